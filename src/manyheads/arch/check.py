@@ -1,0 +1,284 @@
+"""Is a record a model? Each rule that fails raises a `UserError` that says what to write instead."""
+
+from __future__ import annotations
+
+from dataclasses import fields, is_dataclass
+from typing import TYPE_CHECKING, Any
+
+from .errors import UserError
+from .parts import (
+    Attention,
+    ClassAttention,
+    ClassToken,
+    Classify,
+    Conv,
+    ConvStem,
+    Coordinates,
+    Depthwise,
+    Downsample,
+    Lm,
+    LocalPatch,
+    Masked,
+    Mlp,
+    Nested,
+    Norm,
+    Nystrom,
+    Pair,
+    Patch,
+    Pixel,
+    Points,
+    Residual,
+    Softmax,
+    Stage,
+    Token,
+    Window,
+)
+from .spec import attentions, side
+
+if TYPE_CHECKING:
+    from .spec import Arch
+
+ZERO_ALLOWED = {"class_tokens", "positions", "types", "hidden", "conv", "fourier"}
+CHOICES: dict[tuple[str, str], tuple[Any, ...]] = {
+    ("Norm", "kind"): ("layer", "rms", "batch", "unit"),
+    ("Residual", "place"): ("pre", "post"),
+    ("Residual", "rows"): ("all", "class"),
+    ("Mlp", "act"): ("gelu", "gelu_tanh", "relu", "silu", "tanh"),
+    ("Conv", "act"): (None, "gelu", "gelu_tanh", "relu", "silu", "tanh"),
+    ("Classify", "pool"): ("class", "mean"),
+    ("Classify", "act"): ("gelu", "gelu_tanh", "relu", "silu", "tanh"),
+    ("Pair", "act"): ("gelu", "gelu_tanh", "relu", "silu", "tanh"),
+    ("Points", "positions"): ("none", "concat", "add"),
+}
+
+
+def check(arch: Arch) -> None:
+    """Raise a `UserError` for the first rule that `arch` breaks."""
+    if not arch.stages:
+        raise UserError("stages is empty: a model has at least one Stage")
+    _leaves(arch)
+    for i, stage in enumerate(arch.stages):
+        _stage(stage, f"stages[{i}]")
+    _embed(arch)
+    _between(arch)
+    _head(arch)
+
+
+def _leaves(part: Any, where: str = "") -> None:
+    """Types, ranges and choices of every number and word in the record."""
+    name = type(part).__name__
+    for field in fields(part):
+        value, place = getattr(part, field.name), f"{where}.{field.name}".lstrip(".")
+        want = str(field.type)
+        if (name, field.name) in CHOICES:
+            if value not in CHOICES[name, field.name]:
+                words = ", ".join(repr(c) for c in CHOICES[name, field.name])
+                raise UserError(f"{place} is {value!r}; write one of {words}")
+        elif want in ("int", "int | None") and not (want == "int | None" and value is None):
+            if isinstance(value, bool) or not isinstance(value, int):
+                raise UserError(f"{place} is {value!r}; write a whole number")
+            least = 0 if field.name in ZERO_ALLOWED or field.name == "head_dim" else 1
+            if value < least:
+                raise UserError(f"{place} is {value}; write a number from {least} up")
+        elif want in ("float", "float | None") and not (want == "float | None" and value is None):
+            if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < float("inf"):
+                raise UserError(f"{place} is {value!r}; write a number")
+        elif want == "bool" and not isinstance(value, bool):
+            raise UserError(f"{place} is {value!r}; write true or false")
+        elif isinstance(value, tuple):
+            for i, item in enumerate(value):
+                for j, inner in enumerate(item if isinstance(item, tuple) else (item,)):
+                    spot = f"{place}[{i}]" + (f"[{j}]" if isinstance(item, tuple) else "")
+                    if not is_dataclass(inner):
+                        raise UserError(f"{spot} is {inner!r}; a record of parts is needed there")
+                    _leaves(inner, spot)
+        elif is_dataclass(value) and not isinstance(value, type):
+            _leaves(value, place)
+
+
+def _stage(stage: Stage, where: str) -> None:
+    if not isinstance(stage, Stage):
+        raise UserError(f"{where} is a {type(stage).__name__}; write a Stage")
+    if not stage.unit:
+        raise UserError(f"{where}.unit is empty: a stage repeats at least one layer")
+    for i, item in enumerate(stage.unit):
+        if isinstance(item, Nested):
+            _layer(item.inner, f"{where}.unit[{i}].inner", item.width, item.tokens)
+            _layer(item.outer, f"{where}.unit[{i}].outer", stage.width, stage.tokens)
+        else:
+            _layer(item, f"{where}.unit[{i}]", stage.width, stage.tokens)
+
+
+def _layer(layer: Any, where: str, width: int, tokens: int) -> None:
+    if not isinstance(layer, tuple) or not layer:
+        raise UserError(f"{where} is empty: a layer is a tuple of Residual branches")
+    for j, branch in enumerate(layer):
+        spot = f"{where}[{j}]"
+        if not isinstance(branch, Residual):
+            raise UserError(f"{spot} is a {type(branch).__name__}; write a Residual around it")
+        op = branch.op
+        if isinstance(op, Attention | ClassAttention):
+            head_dim(op.heads, op.head_dim, width, spot)
+        if isinstance(op, Attention):
+            _attention(op, spot, tokens)
+        if isinstance(op, ClassAttention) and branch.rows != "class":
+            raise UserError(f"{spot}: class attention updates the class token only; write rows='class'")
+        if isinstance(op, Depthwise | LocalPatch) and side(tokens) ** 2 != tokens:
+            raise UserError(f"{spot}: a convolution needs a square grid, and {tokens} tokens are not one")
+        if branch.place == "post" and branch.norm is None:
+            raise UserError(f"{spot}: place='post' needs a norm to put there; write norm=Norm() or place='pre'")
+
+
+def head_dim(heads: int, given: int, width: int, where: str) -> None:
+    """Refuse a head count whose head_dim is not stated, with the numbers that would do."""
+    if given:
+        return
+    if width % heads:
+        whole = [h for h in range(1, 4 * heads) if width % h == 0]
+        close = sorted(sorted(whole, key=lambda h: abs(h - heads))[:2])
+        raise UserError(
+            f"{where}: width {width} with {heads} heads and no head_dim: {width}/{heads} is not whole. State head_dim, "
+            f"e.g. head_dim=64 (inner {64 * heads}), or split the width into {' or '.join(map(str, close))} heads"
+        )
+    raise UserError(
+        f"{where}: {heads} heads and no head_dim. State it: head_dim={width // heads} splits the width {width}, "
+        f"head_dim=64 gives inner {64 * heads}"
+    )
+
+
+def _attention(op: Attention, where: str, tokens: int) -> None:
+    kv = op.kv_heads
+    if kv is not None:
+        if not isinstance(op.mix, Softmax):
+            raise UserError(f"{where}: kv_heads goes with Softmax only, not with {type(op.mix).__name__}; leave it out")
+        if op.heads % kv:
+            fits = [h for h in range(1, op.heads + 1) if op.heads % h == 0]
+            raise UserError(f"{where}: {op.heads} heads cannot share {kv} kv_heads evenly; write one of {fits}")
+    if isinstance(op.mix, Softmax) and op.mix.rope is not None and op.head_dim % 2:
+        raise UserError(f"{where}: rotary positions turn pairs of channels; head_dim {op.head_dim} is odd, write "
+                        f"{op.head_dim - 1 or 2} or {op.head_dim + 1}")
+    if isinstance(op.mix, Window) and side(tokens) ** 2 != tokens:
+        raise UserError(f"{where}: windows need a square grid, and {tokens} tokens are not one")
+    if isinstance(op.mix, Nystrom):
+        if op.mix.landmarks > tokens:
+            raise UserError(f"{where}: {op.mix.landmarks} landmarks for {tokens} tokens; write at most {tokens}")
+        if op.mix.conv and op.mix.conv % 2 == 0:
+            raise UserError(f"{where}: a convolution of {op.mix.conv} taps has no centre; write {op.mix.conv + 1}")
+    if op.qk_norm is not None and op.qk_norm.kind not in ("rms", "layer"):
+        raise UserError(f"{where}: qk_norm of kind {op.qk_norm.kind!r}; write 'rms' or 'layer'")
+
+
+def _grid(image: int, patch: int, where: str) -> int:
+    if image % patch:
+        down, up = image // patch * patch, (image // patch + 1) * patch
+        sizes = f"{down} or {up}" if down else f"{up}"
+        raise UserError(f"{where}: image {image} is not a whole number of {patch}-pixel patches; write {sizes}")
+    return image // patch
+
+
+def _need(stage: Stage, tokens: int, why: str) -> None:
+    if stage.tokens != tokens:
+        raise UserError(f"stages[0].tokens is {stage.tokens}, but {why} gives {tokens}; write tokens={tokens}")
+
+
+def _embed(arch: Arch) -> None:
+    embed, first = arch.embed, arch.stages[0]
+    match embed:
+        case Patch():
+            n = _grid(embed.image, embed.patch, "embed") ** 2 + embed.class_tokens
+            _need(first, n, f"an image of {embed.image} in patches of {embed.patch}")
+        case Pixel():
+            n = _grid(embed.image, embed.patch, "embed") ** 2
+            _need(first, n + 1, f"an image of {embed.image} in patches of {embed.patch}, with its class token")
+            pixels = (-(-embed.patch // embed.stride)) ** 2
+            nested = [item for stage in arch.stages for item in stage.unit if isinstance(item, Nested)]
+            if not nested or any(item.tokens != pixels for item in nested):
+                raise UserError(f"embed gives {pixels} pixels a patch: every layer must be a Nested with tokens={pixels}")
+            if len({item.width for item in nested}) > 1:
+                raise UserError("nested layers differ in width: the pixels keep one width through the model")
+        case ConvStem():
+            _stem(embed.convs, first)
+            grid = embed.image
+            for conv in embed.convs:
+                grid = conv_side(grid, conv)
+            _need(first, grid**2, f"the stem on an image of {embed.image}")
+        case Token():
+            if embed.positions and embed.positions < first.tokens:
+                raise UserError(f"stages[0].tokens is {first.tokens}, beyond the {embed.positions} positions of the "
+                                f"embedding; write tokens up to {embed.positions}")
+            if embed.positions and embed.sinusoid:
+                raise UserError("embed has learned positions and a sinusoid; write positions=0 or sinusoid=false")
+        case Points():
+            if embed.positions == "concat" and first.width <= embed.dim:
+                raise UserError(f"concatenated positions need width > dim: width {first.width}, dim {embed.dim}")
+            if embed.positions != "concat" and first.width != embed.dim:
+                raise UserError(f"points of R^{embed.dim} enter at width {embed.dim}, not {first.width}")
+        case _:
+            raise UserError(f"embed is a {type(embed).__name__}; write Patch, ConvStem, Pixel, Token or Points")
+
+
+def _stem(convs: tuple[Conv, ...], first: Stage) -> None:
+    if not convs:
+        raise UserError("embed.convs is empty: a stem has at least one Conv")
+    if convs[-1].out != first.width:
+        raise UserError(f"the stem ends with {convs[-1].out} channels and the first stage has width {first.width}; "
+                        "write the same")
+
+
+def conv_side(grid: int, conv: Conv) -> int:
+    """Side of the grid after one stem convolution."""
+    if conv.stride == conv.kernel:
+        return grid // conv.kernel
+    return (grid + 2 * ((conv.kernel - 1) // 2) - conv.kernel) // conv.stride + 1
+
+
+def _between(arch: Arch) -> None:
+    """Widths and tokens from stage to stage."""
+    if any(isinstance(item, Nested) for stage in arch.stages for item in stage.unit) != isinstance(arch.embed, Pixel):
+        raise UserError("nested layers and a Pixel embedding go together: TNT has both, other families neither")
+    if isinstance(arch.stages[0].enter, Downsample | ClassToken):
+        raise UserError("stages[0].enter: nothing stands before the first stage; write Same()")
+    for i, (before, after) in enumerate(zip(arch.stages, arch.stages[1:], strict=False), start=1):
+        match after.enter:
+            case Downsample(kernel=kernel):
+                grid = -(-side(before.tokens) // kernel)
+                if after.tokens != grid**2:
+                    raise UserError(f"stages[{i}].tokens is {after.tokens}; downsampling {before.tokens} tokens by "
+                                    f"{kernel} gives {grid**2}")
+            case enter:
+                grown = before.tokens + isinstance(enter, ClassToken)
+                if after.tokens != grown:
+                    raise UserError(f"stages[{i}].tokens is {after.tokens}; {type(enter).__name__} gives {grown}")
+                if after.width != before.width:
+                    raise UserError(f"stages[{i}].width is {after.width} after {before.width}; a width changes only "
+                                    "with Downsample")
+    if not any(attentions(stage) for stage in arch.stages):
+        raise UserError("no stage holds an Attention: there are no heads to speak of")
+
+
+def _head(arch: Arch) -> None:
+    head, embed = arch.head, arch.embed
+    classy = (
+        isinstance(embed, Pixel)
+        or (isinstance(embed, Patch) and embed.class_tokens > 0)
+        or isinstance(embed, Token)
+        or any(isinstance(stage.enter, ClassToken) for stage in arch.stages)
+    )
+    match head:
+        case Classify():
+            if head.pool == "class" and not classy:
+                raise UserError("head.pool is 'class' and the model has no class token; write pool='mean'")
+            if head.distill and not (isinstance(embed, Patch) and embed.class_tokens == 2):
+                raise UserError("head.distill needs a distillation token; write class_tokens=2 in the Patch embedding")
+        case Lm() | Masked() | Pair():
+            if not isinstance(embed, Token):
+                raise UserError(f"a {type(head).__name__} head needs a Token embedding, not {type(embed).__name__}")
+        case Coordinates():
+            if head.dim > arch.stages[-1].width:
+                raise UserError(f"head.dim is {head.dim}, beyond the width {arch.stages[-1].width}")
+        case _:
+            raise UserError(f"head is a {type(head).__name__}; write Classify, Lm, Masked, Pair or Coordinates")
+    for name in ("norm",):
+        norm = getattr(head, name, None)
+        if norm is not None and not isinstance(norm, Norm):
+            raise UserError(f"head.{name} is {norm!r}; write a Norm or leave it out")

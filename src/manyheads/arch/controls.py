@@ -1,0 +1,188 @@
+"""The arms of an honest comparison. A lean design has more heads *and* fewer layers; the controls take these apart.
+
+Each control says what it matches and by how much it misses (`residual`, relative); one that cannot come within 1 % of
+what it matches is refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+from .errors import UserError
+from .params import params
+from .parts import Attention, ConvStem, Mlp, Nested, Residual, Stage
+from .redesign import policy_of, redesign
+from .spec import Arch, attentions, editable, mlps
+
+LIMIT = 0.01
+
+
+@dataclass(frozen=True, slots=True)
+class Control:
+    """One arm: its record, what it holds equal to the lean design or the original, and the relative miss."""
+
+    name: str
+    arch: Arch
+    matches: str
+    residual: float
+
+
+def _column(arch: Arch, what: Callable[[Stage], int]) -> list[int]:
+    return [what(arch.stages[i]) for i in editable(arch)]
+
+
+def depths(arch: Arch) -> list[int]:
+    """Depth of each editable stage."""
+    return _column(arch, lambda stage: stage.depth)
+
+
+def heads(arch: Arch) -> list[int]:
+    """Heads of each editable stage."""
+    return _column(arch, lambda stage: attentions(stage)[0].heads)
+
+
+def head_dims(arch: Arch) -> list[int]:
+    """head_dim of each editable stage."""
+    return _column(arch, lambda stage: attentions(stage)[0].head_dim)
+
+
+def inners(arch: Arch) -> list[int]:
+    """Inner width of each editable stage."""
+    return _column(arch, lambda stage: attentions(stage)[0].inner)
+
+
+def mlp_dims(arch: Arch) -> list[int]:
+    """MLP width of each editable stage."""
+    return _column(arch, lambda stage: mlps(stage)[0].mlp_dim)
+
+
+def depth_only(original: Arch, lean: Arch) -> Control:
+    """Lean's depth and MLP with the original heads: what is left when the heads are taken back."""
+    arch = redesign(lean, heads=heads(original), head_dim=head_dims(original))
+    return Control("depth_only", arch, "lean's depth", 0.0)
+
+
+def heads_only(original: Arch, lean: Arch) -> Control:
+    """The original depth and MLP with lean's heads: what the heads do alone."""
+    arch = redesign(original, heads=heads(lean), head_dim=head_dims(lean))
+    return Control("heads_only", arch, "the original depth", 0.0)
+
+
+def split(original: Arch, lean: Arch) -> Control:
+    """Lean with its heads split from the original inner width; head_dim is rounded to the nearest whole one."""
+    pairs = list(zip(inners(original), heads(lean), strict=True))
+    dims = [max(1, round(inner / count)) for inner, count in pairs]
+    misses = [count * dim / inner - 1 for (inner, count), dim in zip(pairs, dims, strict=True)]
+    arch = redesign(lean, heads=heads(lean), head_dim=dims)
+    return _within(Control("split", arch, "the original inner width", max(misses, key=abs)), 2 * LIMIT)
+
+
+def fixed(original: Arch, lean: Arch) -> Control:
+    """Lean with its heads at the original head_dim."""
+    arch = redesign(lean, heads=heads(lean), head_dim=head_dims(original))
+    return Control("fixed", arch, "the original head_dim", 0.0)
+
+
+def wide_heads(original: Arch, lean: Arch) -> Control:
+    """Lean's inner width from the original number of heads: larger heads in place of more."""
+    pairs = list(zip(inners(lean), heads(original), strict=True))
+    dims = [max(1, round(inner / count)) for inner, count in pairs]
+    misses = [count * dim / inner - 1 for (inner, count), dim in zip(pairs, dims, strict=True)]
+    arch = redesign(lean, heads=heads(original), head_dim=dims)
+    return _within(Control("wide_heads", arch, "lean's inner width", max(misses, key=abs)))
+
+
+def mlp_matched(original: Arch, lean: Arch) -> Control:
+    """Lean's depth with the original heads, and the MLP widened until the parameters are lean's."""
+    base = redesign(lean, heads=heads(original), head_dim=head_dims(original))
+    target, start = params(lean).total, mlp_dims(lean)
+
+    def at(scale: int) -> Arch:
+        return redesign(base, mlp_dim=[max(1, round(m * scale / 4096)) for m in start])
+
+    return _search("mlp_matched", at, 64, 4096 * 64, target)
+
+
+def params_matched(original: Arch, lean: Arch) -> Control:
+    """The original depth at a smaller width: head_dim kept, heads and MLP scaled with the width."""
+    target = params(lean).total
+    widest = max(stage.width for stage in original.stages)
+    control = _search("params_matched", lambda width: at_width(original, width / widest), 8, 2 * widest, target)
+    if abs(control.residual) <= LIMIT:
+        return control
+    around = control.arch
+    trimmed = _search(
+        "params_matched",
+        lambda scale: redesign(around, mlp_dim=[max(1, round(m * scale / 1024)) for m in mlp_dims(around)]),
+        256, 4096, target,
+    )  # fmt: skip
+    return _within(trimmed)
+
+
+def controls(original: Arch, lean: Arch) -> dict[str, Control]:
+    """All controls of a pair by name; the policy control is the policy that lean did not use."""
+    other = fixed if policy_of(original, lean) == "split" else split
+    made: dict[str, Control] = {}
+    for make in (depth_only, heads_only, other, wide_heads, mlp_matched, params_matched):
+        control = make(original, lean)
+        made[control.name] = control
+    return made
+
+
+def at_width(arch: Arch, ratio: float) -> Arch:
+    """`arch` at another width: every width, MLP and stem channel scaled, head_dim kept, heads in proportion."""
+
+    def scaled(number: int) -> int:
+        return max(1, round(number * ratio))
+
+    def layer(item: Any) -> Any:
+        if isinstance(item, Nested):
+            return replace(item, outer=layer(item.outer))
+        return tuple(replace(branch, op=_op(branch)) for branch in item)
+
+    def _op(branch: Residual) -> Any:
+        match branch.op:
+            case Mlp() as op:
+                return replace(op, mlp_dim=scaled(op.mlp_dim))
+            case Attention() as op:
+                kv = op.kv_heads
+                if kv is None:
+                    return replace(op, heads=scaled(op.heads))
+                group = op.heads // kv
+                return replace(op, heads=scaled(kv) * group, kv_heads=scaled(kv))
+            case op:
+                return replace(op, heads=scaled(op.heads)) if hasattr(op, "heads") else op
+
+    stages = tuple(
+        replace(stage, width=scaled(stage.width), unit=tuple(layer(item) for item in stage.unit)) for stage in arch.stages
+    )
+    embed = arch.embed
+    if isinstance(embed, ConvStem):
+        convs = [replace(conv, out=scaled(conv.out)) for conv in embed.convs]
+        convs[-1] = replace(convs[-1], out=stages[0].width)
+        embed = replace(embed, convs=tuple(convs))
+    return Arch(arch.family, embed, stages, arch.head)
+
+
+def _search(name: str, at: Callable[[int], Arch], low: int, high: int, target: int) -> Control:
+    """The design nearest to `target` parameters, by bisection over a number that they grow with."""
+    first, last = low, high
+    while high - low > 1:
+        middle = (low + high) // 2
+        if params(at(middle)).total < target:
+            low = middle
+        else:
+            high = middle
+    near = [at(number) for number in range(max(first, low - 4), min(last, high + 4) + 1)]
+    best = min(near, key=lambda arch: abs(params(arch).total - target))
+    control = Control(name, best, "lean's parameters", params(best).total / target - 1)
+    return control if name == "params_matched" else _within(control)
+
+
+def _within(control: Control, limit: float = LIMIT) -> Control:
+    if abs(control.residual) > limit:
+        raise UserError(f"control {control.name} comes no closer than {control.residual:+.2%} to {control.matches}; "
+                        f"{limit:.0%} is the limit. Choose a lean design whose numbers divide better")
+    return control

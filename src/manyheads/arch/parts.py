@@ -1,0 +1,353 @@
+"""The parts a model is made of: norms, mixers, residual branches, embeddings and heads, as frozen records.
+
+Every part holds only its own numbers. `heads` and `head_dim` are always stated apart: `inner`, the width of the
+concatenated heads, is their product and nothing derives one from the other. Parts do not validate themselves, so
+that their numbers may also be arrays or symbols (see `count`); `Arch` validates the whole.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+Act = Literal["gelu", "gelu_tanh", "relu", "silu", "tanh"]
+
+
+@dataclass(frozen=True, slots=True)
+class Norm:
+    """A normalisation: `layer` and `batch` carry weight and bias, `rms` a weight, `unit` one scalar (x s / |x|)."""
+
+    kind: Literal["layer", "rms", "batch", "unit"] = "layer"
+    eps: float = 1e-6
+
+
+# --------------------------------------------------------------------------------------------------- rotary positions
+@dataclass(frozen=True, slots=True)
+class Rope:
+    """Rotary positions with base `theta`."""
+
+    theta: float = 10_000.0
+
+
+@dataclass(frozen=True, slots=True)
+class RopeLlama3:
+    """Rotary positions stretched by frequency band, as in Llama 3.1 and later; `trained` is the length before that."""
+
+    theta: float = 500_000.0
+    factor: float = 32.0
+    low: float = 1.0
+    high: float = 4.0
+    trained: int = 8192
+
+
+# ------------------------------------------------------------------------------------------- how attention mixes tokens
+@dataclass(frozen=True, slots=True)
+class Softmax:
+    """softmax(q k^T / sqrt(head_dim)) v over all tokens."""
+
+    causal: bool = False
+    rope: Rope | RopeLlama3 | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class CrossCovariance:
+    """XCiT: softmax over channels of normalised q^T k, one learned temperature per head."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outlook:
+    """VOLO: kernel x kernel weights predicted from each (strided) location, applied to its neighbourhood."""
+
+    kernel: int = 3
+    stride: int = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """DaViT: softmax attention inside windows of size x size tokens, the grid padded up to whole windows."""
+
+    size: int = 7
+
+
+@dataclass(frozen=True, slots=True)
+class Channel:
+    """DaViT: softmax over channels of k^T v, applied to the queries."""
+
+
+@dataclass(frozen=True, slots=True)
+class Nystrom:
+    """Nyström approximation of softmax attention; `conv` taps of depthwise convolution on the values, 0 for none."""
+
+    landmarks: int = 64
+    iterations: int = 6
+    conv: int = 0
+
+
+Mix = Softmax | CrossCovariance | Outlook | Window | Channel | Nystrom
+
+
+# ------------------------------------------------------------------------------------------------ residual branches' ops
+@dataclass(frozen=True, slots=True)
+class Attention:
+    """width -> heads x head_dim -> width. `kv_heads` heads of keys and values are shared between groups of heads;
+    None: every head has its own.
+
+    `head_dim` has no silent default: 0 means "not stated", and an `Arch` that holds it is refused.
+    `out_scale` multiplies the output (1/multiplier in the rank experiments, where several attentions are averaged).
+    """
+
+    heads: int
+    head_dim: int = 0
+    kv_heads: int | None = None
+    qkv_bias: bool = True
+    out_bias: bool = True
+    qk_norm: Norm | None = None
+    out_scale: float = 1.0
+    mix: Mix = Softmax()
+
+    @property
+    def inner(self) -> int:
+        """Columns of the concatenated head output."""
+        return self.heads * self.head_dim
+
+    @property
+    def kv_inner(self) -> int:
+        """Columns of the keys, and of the values."""
+        return self.inner if self.kv_heads is None else self.kv_heads * self.head_dim
+
+
+@dataclass(frozen=True, slots=True)
+class ClassAttention:
+    """The class token alone asks, all tokens answer. A type of its own, so that no redesign touches it."""
+
+    heads: int
+    head_dim: int = 0
+    qkv_bias: bool = True
+    out_bias: bool = True
+
+    @property
+    def inner(self) -> int:
+        """Columns of the concatenated head output."""
+        return self.heads * self.head_dim
+
+
+@dataclass(frozen=True, slots=True)
+class Mlp:
+    """width -> mlp_dim -> width; a gated MLP's first matrix has 2 mlp_dim columns."""
+
+    mlp_dim: int
+    act: Act = "gelu"
+    gated: bool = False
+    bias: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Depthwise:
+    """A depthwise convolution on the token grid (DaViT's conditional positions)."""
+
+    kernel: int = 3
+
+
+@dataclass(frozen=True, slots=True)
+class LocalPatch:
+    """XCiT's local patch interaction: depthwise, GELU, batch norm, depthwise."""
+
+    kernel: int = 3
+
+
+Op = Attention | ClassAttention | Mlp | Depthwise | LocalPatch
+
+
+@dataclass(frozen=True, slots=True)
+class Residual:
+    """x + scaled * op(norm(x)) with the norm at `place` `pre`, or norm(x + op(x)) at `post`.
+
+    `scaled` is the initial value of a learned layer scale, or None for no layer scale. `rows` says which tokens the
+    branch updates: all of them, or only the class token.
+    """
+
+    op: Op
+    norm: Norm | None = Norm()
+    place: Literal["pre", "post"] = "pre"
+    scaled: float | None = None
+    rows: Literal["all", "class"] = "all"
+
+
+Layer = tuple[Residual, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Fuse:
+    """TNT: the pixels of a patch, flattened, normed and projected, are added to the patch. `legacy` norms each pixel
+    and has a bias; the current block norms before and after a projection without bias."""
+
+    norm: Norm = Norm(eps=1e-5)
+    legacy: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Nested:
+    """TNT: a small transformer over the `tokens` pixels of each patch, fused into one over the patches."""
+
+    width: int
+    tokens: int
+    inner: Layer
+    fuse: Fuse
+    outer: Layer
+
+
+# -------------------------------------------------------------------------------------------------- entering a stage
+@dataclass(frozen=True, slots=True)
+class Same:
+    """Tokens enter as they are."""
+
+
+@dataclass(frozen=True, slots=True)
+class Downsample:
+    """A kernel x kernel convolution of that stride halves the grid; optional norm before, learned positions after."""
+
+    kernel: int = 2
+    norm: Norm | None = None
+    positions: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ClassToken:
+    """A learned class token joins the tokens here."""
+
+
+Enter = Same | Downsample | ClassToken
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """`unit`, a tuple of layers, repeated `depth` times over `tokens` tokens of size `width`."""
+
+    width: int
+    tokens: int
+    depth: int
+    unit: tuple[Layer | Nested, ...]
+    enter: Enter = Same()
+
+
+# ---------------------------------------------------------------------------------------------------------- embeddings
+@dataclass(frozen=True, slots=True)
+class Patch:
+    """Patches of an image, projected; class tokens in front; learned positions (also for class tokens, or not)."""
+
+    image: int = 224
+    patch: int = 16
+    channels: int = 3
+    class_tokens: int = 1
+    class_positions: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Conv:
+    """One convolution of a stem, padded by (kernel-1)//2 unless its stride equals its kernel."""
+
+    out: int
+    kernel: int
+    stride: int
+    norm: Norm | None = None
+    act: Act | None = None
+    bias: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ConvStem:
+    """Convolutions that turn an image into tokens; `fourier` > 0 adds projected Fourier positions of that size."""
+
+    image: int
+    channels: int
+    convs: tuple[Conv, ...]
+    fourier: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Pixel:
+    """TNT: pixels of every patch by one strided convolution, patches by projecting their pixels."""
+
+    image: int = 224
+    patch: int = 16
+    channels: int = 3
+    kernel: int = 7
+    stride: int = 4
+    norm: Norm = Norm(eps=1e-5)
+    legacy: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Token:
+    """A vocabulary; `positions` rows of learned positions, or a scaled sinusoid (one learned scalar), or neither."""
+
+    vocab: int
+    positions: int = 0
+    sinusoid: bool = False
+    types: int = 0
+    norm: Norm | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Points:
+    """Points of R^dim given as they are (rank experiments); learned positions `concat`enated, `add`ed, or none."""
+
+    dim: int
+    positions: Literal["none", "concat", "add"] = "none"
+
+
+Embed = Patch | ConvStem | Pixel | Token | Points
+
+
+# --------------------------------------------------------------------------------------------------------------- heads
+@dataclass(frozen=True, slots=True)
+class Classify:
+    """Norm, pool, (hidden layer), classes. `distill`: a second classifier on the distillation token. `aux`: a
+    classifier on every patch token (VOLO). `norm_last`: pool before the norm (DaViT)."""
+
+    classes: int = 1000
+    pool: Literal["class", "mean"] = "class"
+    norm: Norm | None = Norm()
+    norm_last: bool = False
+    hidden: int = 0
+    act: Act = "relu"
+    distill: bool = False
+    aux: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Lm:
+    """Next-token prediction; a tied head has no matrix of its own."""
+
+    tied: bool = True
+    bias: bool = False
+    norm: Norm | None = Norm(eps=1e-5)
+
+
+@dataclass(frozen=True, slots=True)
+class Masked:
+    """Masked-token prediction, tied to the vocabulary; `transform`: BERT's dense + GELU + norm before it."""
+
+    bias: bool = False
+    transform: bool = False
+    norm: Norm | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Pair:
+    """Two sequences through one encoder, mean-pooled to a and b; [a, b, a*b, a-b] -> hidden -> classes."""
+
+    classes: int = 2
+    hidden: int = 128
+    act: Act = "relu"
+    norm: Norm | None = Norm(eps=1e-5)
+
+
+@dataclass(frozen=True, slots=True)
+class Coordinates:
+    """The first `dim` coordinates of every token (rank experiments)."""
+
+    dim: int
+
+
+Head = Classify | Lm | Masked | Pair | Coordinates

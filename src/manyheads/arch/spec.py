@@ -1,0 +1,94 @@
+"""What a model is: `Arch`, a validated record of embedding, stages and head.
+
+    Arch(family, embed, stages, head)          embed: Patch | ConvStem | Pixel | Token | Points
+    Stage(width, tokens, depth, unit, enter)   unit: a tuple of layers, repeated depth times
+    Layer = tuple of Residual(op, norm, ...)   op: Attention | ClassAttention | Mlp | Depthwise | LocalPatch
+    Nested(inner, fuse, outer)                 TNT, in place of a layer
+
+A `Sketch` has the same three fields and is not validated: its numbers may be arrays or symbols, so that one set of
+formulas (`count`) costs one design or a million.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from math import isqrt
+
+from .errors import UserError, nearest
+from .parts import Attention, ClassAttention, Embed, Head, Layer, Mlp, Nested, Residual, Stage
+
+SCHEMA = 1
+
+FAMILIES = (
+    "vit", "deit", "xcit", "tnt", "volo", "davit", "crammed_bert", "bert", "gpt2", "llama", "nystromformer",
+    "nearest_neighbor",
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Sketch:
+    """An architecture whose numbers may be arrays or symbols. Counted, never built, never saved."""
+
+    embed: Embed
+    stages: tuple[Stage, ...]
+    head: Head
+
+
+@dataclass(frozen=True, slots=True)
+class Arch:
+    """One model, exactly. Refuses a wrong record with a sentence that says what to write instead."""
+
+    family: str
+    embed: Embed
+    stages: tuple[Stage, ...]
+    head: Head
+    schema: int = SCHEMA
+
+    def __post_init__(self) -> None:
+        from .check import check
+
+        if self.family not in FAMILIES:
+            hint = nearest(str(self.family), FAMILIES) or f"; known families: {', '.join(FAMILIES)}"
+            raise UserError(f"family {self.family!r} is not known{hint}")
+        if self.schema != SCHEMA:
+            raise UserError(f"schema {self.schema!r}: a record in memory has schema {SCHEMA}; older files are upgraded "
+                            "when they are loaded, newer ones need a newer manyheads")
+        check(self)
+
+
+def layers(stage: Stage) -> Iterator[Layer]:
+    """The layers of one unit that a redesign may edit: TNT's outer layer stands for its nested block."""
+    for item in stage.unit:
+        yield item.outer if isinstance(item, Nested) else item
+
+
+def residuals(stage: Stage) -> Iterator[Residual]:
+    """The residual branches of one unit, TNT's inner ones left out."""
+    for layer in layers(stage):
+        yield from layer
+
+
+def attentions(stage: Stage) -> tuple[Attention, ...]:
+    """The attentions of one unit: class attention and TNT's inner attention are not among them, by type."""
+    return tuple(r.op for r in residuals(stage) if isinstance(r.op, Attention))
+
+
+def mlps(stage: Stage) -> tuple[Mlp, ...]:
+    """The MLPs of one unit that work on all tokens."""
+    return tuple(r.op for r in residuals(stage) if isinstance(r.op, Mlp) and r.rows == "all")
+
+
+def editable(arch: Arch | Sketch) -> tuple[int, ...]:
+    """Indices of the stages that hold attention a redesign may change."""
+    return tuple(i for i, stage in enumerate(arch.stages) if attentions(stage))
+
+
+def class_attentions(stage: Stage) -> tuple[ClassAttention, ...]:
+    """The class attentions of one unit."""
+    return tuple(r.op for r in residuals(stage) if isinstance(r.op, ClassAttention))
+
+
+def side(tokens: int) -> int:
+    """Side of the square grid that `tokens` tokens form."""
+    return isqrt(tokens)
