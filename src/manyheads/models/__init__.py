@@ -1,0 +1,1 @@
+"""One architecture per file, top to bottom; `build(arch)` makes any record a module."""

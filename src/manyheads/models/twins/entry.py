@@ -1,0 +1,119 @@
+"""One tensor here, one or more tensors there, and how one becomes the other; both ways."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from manyheads.arch.errors import UserError
+
+
+@dataclass(frozen=True, slots=True)
+class Copy:
+    """The same tensor."""
+
+    def into(self, theirs: Sequence[Tensor]) -> Tensor:
+        """Theirs, unchanged."""
+        return theirs[0]
+
+    def back(self, ours: Tensor) -> list[Tensor]:
+        """Ours, unchanged."""
+        return [ours]
+
+
+@dataclass(frozen=True, slots=True)
+class Transpose:
+    """The transposed matrix (GPT-2 keeps its linear maps as input x output)."""
+
+    def into(self, theirs: Sequence[Tensor]) -> Tensor:
+        """Output x input."""
+        return theirs[0].T.contiguous()
+
+    def back(self, ours: Tensor) -> list[Tensor]:
+        """Input x output."""
+        return [ours.T.contiguous()]
+
+
+@dataclass(frozen=True, slots=True)
+class Stack:
+    """Several tensors there, one below the other here (queries, keys, values); `sizes` are their rows."""
+
+    sizes: tuple[int, ...]
+
+    def into(self, theirs: Sequence[Tensor]) -> Tensor:
+        """One tensor of all rows."""
+        return torch.cat(list(theirs), dim=0)
+
+    def back(self, ours: Tensor) -> list[Tensor]:
+        """The rows apart again."""
+        return [part.contiguous() for part in ours.split(self.sizes, dim=0)]
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """The same numbers in another shape (a convolution's weights as a matrix, a leading 1 dropped)."""
+
+    ours: tuple[int, ...]
+    theirs: tuple[int, ...]
+
+    def into(self, theirs: Sequence[Tensor]) -> Tensor:
+        """In our shape."""
+        return theirs[0].reshape(self.ours)
+
+    def back(self, ours: Tensor) -> list[Tensor]:
+        """In their shape."""
+        return [ours.reshape(self.theirs)]
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """Tensors of shape 1 x 1 x width there, rows of one tensor here (class and distillation token)."""
+
+    count: int
+
+    def into(self, theirs: Sequence[Tensor]) -> Tensor:
+        """One row each."""
+        return torch.cat([t.reshape(1, -1) for t in theirs])
+
+    def back(self, ours: Tensor) -> list[Tensor]:
+        """Each row apart, with its leading ones."""
+        return [row.reshape(1, 1, -1).contiguous() for row in ours]
+
+
+How = Copy | Transpose | Stack | Shape | Rows
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """`ours` is made of `theirs`, `how` says how."""
+
+    ours: str
+    theirs: tuple[str, ...]
+    how: How = Copy()
+
+
+def same(ours: str, theirs: str, names: Sequence[str] = ("weight", "bias")) -> list[Entry]:
+    """Entries for the parameters of one module that is alike on both sides."""
+    return [Entry(f"{ours}.{name}", (f"{theirs}.{name}",)) for name in names]
+
+
+def into(entries: Sequence[Entry], theirs: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """A twin's state as ours. A tensor that is missing there, or left over, is an error that names it."""
+    wanted = {name for entry in entries for name in entry.theirs}
+    missing, extra = sorted(wanted - theirs.keys()), sorted(theirs.keys() - wanted)
+    if missing or extra:
+        parts = [f"{len(names)} {word}: {', '.join(names[:4])}" for word, names in
+                 (("missing", missing), ("unknown", extra)) if names]
+        raise UserError(f"these weights are of another architecture ({'; '.join(parts)})")
+    return {entry.ours: entry.how.into([theirs[name] for name in entry.theirs]) for entry in entries}
+
+
+def back(entries: Sequence[Entry], ours: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Our state as a twin's."""
+    result: dict[str, Tensor] = {}
+    for entry in entries:
+        result.update(zip(entry.theirs, entry.how.back(ours[entry.ours]), strict=True))
+    return result

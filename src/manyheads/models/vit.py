@@ -1,0 +1,66 @@
+"""ViT (2010.11929) and DeiT (2012.12877), plain and distilled."""
+
+from __future__ import annotations
+
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from manyheads.arch.parts import Attention, Layer, Mlp, Patch
+from manyheads.arch.spec import Arch
+from manyheads.nn.attention import SoftmaxAttention
+from manyheads.nn.branch import Branch
+from manyheads.nn.embed import PatchEmbed
+from manyheads.nn.heads import ClassifyHead
+from manyheads.nn.mlp import MlpBlock
+from manyheads.nn.rates import Rates, rising
+
+from .init import linears, truncated
+
+
+class Block(nn.Module):
+    """Attention, then MLP, each a residual branch."""
+
+    def __init__(self, width: int, layer: Layer, rates: Rates, path: float) -> None:
+        super().__init__()
+        attention, mlp = layer
+        assert isinstance(attention.op, Attention)
+        assert isinstance(mlp.op, Mlp)
+        self.attention = Branch(width, attention, SoftmaxAttention(width, attention.op, rates), path)
+        self.mlp = Branch(width, mlp, MlpBlock(width, mlp.op, rates), path)
+
+    def forward(self, x: Float[Tensor, "batch tokens width"]) -> Float[Tensor, "batch tokens width"]:
+        return self.mlp(self.attention(x))
+
+
+class ViT(nn.Module):
+    """Patches, blocks, classes. Drop path rises linearly with depth."""
+
+    def __init__(self, arch: Arch, rates: Rates = Rates()) -> None:
+        super().__init__()
+        self.arch = arch
+        width = arch.stages[0].width
+        assert isinstance(arch.embed, Patch)
+        self.embed = PatchEmbed(width, arch.embed)
+        self.drop = nn.Dropout(rates.dropout)
+        layers = [layer for stage in arch.stages for _ in range(stage.depth) for layer in stage.unit]
+        paths = rising(rates.path, len(layers))
+        self.blocks = nn.ModuleList(Block(width, layer, rates, path) for layer, path in zip(layers, paths, strict=True))
+        self.head = ClassifyHead(width, arch.head)
+
+    def features(self, images: Float[Tensor, "batch channels height width"]) -> Float[Tensor, "batch tokens width"]:
+        """Tokens after the last block, before the final norm."""
+        x = self.drop(self.embed(images))
+        for block in self.blocks:
+            x = block(x)
+        return x
+
+    def forward(self, images: Float[Tensor, "batch channels height width"]) -> Float[Tensor, "batch classes"]:
+        return self.head(self.features(images))
+
+    def init(self) -> None:
+        """timm's defaults: linear maps N(0, 0.02) truncated, biases 0, class token N(0, 1e-6), patches as a convolution."""
+        linears(self, std=0.02)
+        truncated(self.embed.positions, 0.02)
+        if self.embed.class_tokens is not None:
+            nn.init.normal_(self.embed.class_tokens, std=1e-6)
+        self.embed.proj.reset_parameters()  # uniform +-1/sqrt(fan in), what a convolution starts from

@@ -1,0 +1,57 @@
+"""Softmax attention with heads and head_dim apart: width -> heads x head_dim -> width."""
+
+from __future__ import annotations
+
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from manyheads.arch.parts import Attention, Softmax
+
+from .norm import make_norm
+from .rates import Rates
+from .rope import turn
+from .sdpa import attend
+
+
+class SoftmaxAttention(nn.Module):
+    """out([softmax(q_h k_h^T / sqrt(head_dim)) v_h for every head h, side by side]).
+
+    `qkv` is one matrix whose rows are all queries, then all keys, then all values; with `kv_heads` fewer heads of keys
+    and values than of queries. The input of `out` is the concatenated head output (tokens x inner) that kappa is
+    measured on."""
+
+    group = "attention"
+
+    def __init__(self, width: int, spec: Attention, rates: Rates = Rates()) -> None:
+        super().__init__()
+        assert isinstance(spec.mix, Softmax)
+        self.spec = spec
+        self.causal = spec.mix.causal
+        self.kv_heads = spec.heads if spec.kv_heads is None else spec.kv_heads
+        self.fused = True
+        self.rate = rates.attention
+        self.qkv = nn.Linear(width, spec.inner + 2 * spec.kv_inner, bias=spec.qkv_bias)
+        self.q_norm = make_norm(spec.qk_norm, spec.head_dim)
+        self.k_norm = make_norm(spec.qk_norm, spec.head_dim)
+        self.out = nn.Linear(spec.inner, width, bias=spec.out_bias)
+        self.drop = nn.Dropout(rates.dropout)
+
+    def forward(
+        self,
+        x: Float[Tensor, "batch tokens width"],
+        mask: Tensor | None = None,
+        rotary: Float[Tensor, "2 tokens head_dim"] | None = None,
+    ) -> Float[Tensor, "batch tokens width"]:
+        spec = self.spec
+        q, k, v = self.qkv(x).split((spec.inner, spec.kv_inner, spec.kv_inner), dim=-1)
+        q = self.q_norm(q.unflatten(-1, (spec.heads, spec.head_dim))).transpose(1, 2)
+        k = self.k_norm(k.unflatten(-1, (self.kv_heads, spec.head_dim))).transpose(1, 2)
+        v = v.unflatten(-1, (self.kv_heads, spec.head_dim)).transpose(1, 2)
+        if rotary is not None:
+            q, k = turn(q, rotary), turn(k, rotary)
+        rate = self.rate if self.training else 0.0
+        heads = attend(q, k, v, causal=self.causal, mask=mask, dropout=rate, fused=self.fused)
+        y = self.out(heads.transpose(1, 2).flatten(2))
+        if spec.out_scale != 1.0:
+            y = y * spec.out_scale
+        return self.drop(y)
