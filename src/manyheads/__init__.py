@@ -1,0 +1,29 @@
+"""manyheads: transformers with more heads and fewer layers, costed, conditioned, trained and judged.
+
+    from manyheads import redesign, cost, zoo
+    lean = redesign(zoo.get("vit_b"), depth=7, heads=16, mlp_dim=1536)
+    cost(lean).params.total          # 40112872
+
+Names are imported when first used: `import manyheads` loads neither torch nor numpy.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Any
+
+__version__ = "0.1.0"
+
+_HOMES = {
+    "Arch": "arch.spec", "UserError": "arch.errors", "zoo": "arch", "cost": "arch.count", "redesign": "arch.redesign",
+    "controls": "arch.controls", "audit": "arch.audit", "build": "models.build", "resolve": "interop.names",
+}  # fmt: skip
+
+__all__ = ["Arch", "UserError", "audit", "build", "controls", "cost", "redesign", "resolve", "zoo"]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'manyheads' has no attribute {name!r}")
+    home = import_module(f"manyheads.{_HOMES[name]}")
+    return import_module("manyheads.arch.zoo") if name == "zoo" else getattr(home, name)

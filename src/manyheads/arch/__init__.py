@@ -1,0 +1,1 @@
+"""What a model is, what it costs, and the papers audited. Standard library only."""

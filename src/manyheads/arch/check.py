@@ -9,8 +9,8 @@ from .errors import UserError
 from .parts import (
     Attention,
     ClassAttention,
-    ClassToken,
     Classify,
+    ClassToken,
     Conv,
     ConvStem,
     Coordinates,
@@ -19,9 +19,7 @@ from .parts import (
     Lm,
     LocalPatch,
     Masked,
-    Mlp,
     Nested,
-    Norm,
     Nystrom,
     Pair,
     Patch,
@@ -278,7 +276,3 @@ def _head(arch: Arch) -> None:
                 raise UserError(f"head.dim is {head.dim}, beyond the width {arch.stages[-1].width}")
         case _:
             raise UserError(f"head is a {type(head).__name__}; write Classify, Lm, Masked, Pair or Coordinates")
-    for name in ("norm",):
-        norm = getattr(head, name, None)
-        if norm is not None and not isinstance(norm, Norm):
-            raise UserError(f"head.{name} is {norm!r}; write a Norm or leave it out")

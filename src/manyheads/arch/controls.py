@@ -12,21 +12,24 @@ from typing import Any
 
 from .errors import UserError
 from .params import params
-from .parts import Attention, ConvStem, Mlp, Nested, Residual, Stage
+from .parts import Attention, ClassAttention, ConvStem, Mlp, Nested, Residual, Softmax, Stage
 from .redesign import policy_of, redesign
 from .spec import Arch, attentions, editable, mlps
 
 LIMIT = 0.01
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Control:
-    """One arm: its record, what it holds equal to the lean design or the original, and the relative miss."""
+    """One arm: its record, what it holds equal to the lean design or the original, and the relative miss.
+
+    `same_as` names an earlier arm with the very same record: a split lean's `wide_heads` is its `depth_only`."""
 
     name: str
     arch: Arch
     matches: str
     residual: float
+    same_as: str = ""
 
 
 def _column(arch: Arch, what: Callable[[Stage], int]) -> list[int]:
@@ -71,12 +74,10 @@ def heads_only(original: Arch, lean: Arch) -> Control:
 
 
 def split(original: Arch, lean: Arch) -> Control:
-    """Lean with its heads split from the original inner width; head_dim is rounded to the nearest whole one."""
-    pairs = list(zip(inners(original), heads(lean), strict=True))
-    dims = [max(1, round(inner / count)) for inner, count in pairs]
-    misses = [count * dim / inner - 1 for (inner, count), dim in zip(pairs, dims, strict=True)]
+    """Lean with its heads split from the original inner width; head_dim is rounded to the nearest one that works."""
+    dims, miss = _nearest_dims(inners(original), heads(lean), lean)
     arch = redesign(lean, heads=heads(lean), head_dim=dims)
-    return _within(Control("split", arch, "the original inner width", max(misses, key=abs)), 2 * LIMIT)
+    return _within(Control("split", arch, "the original inner width", miss), 2 * LIMIT)
 
 
 def fixed(original: Arch, lean: Arch) -> Control:
@@ -87,11 +88,18 @@ def fixed(original: Arch, lean: Arch) -> Control:
 
 def wide_heads(original: Arch, lean: Arch) -> Control:
     """Lean's inner width from the original number of heads: larger heads in place of more."""
-    pairs = list(zip(inners(lean), heads(original), strict=True))
-    dims = [max(1, round(inner / count)) for inner, count in pairs]
-    misses = [count * dim / inner - 1 for (inner, count), dim in zip(pairs, dims, strict=True)]
+    dims, miss = _nearest_dims(inners(lean), heads(original), lean)
     arch = redesign(lean, heads=heads(original), head_dim=dims)
-    return _within(Control("wide_heads", arch, "lean's inner width", max(misses, key=abs)))
+    return _within(Control("wide_heads", arch, "lean's inner width", miss))
+
+
+def _nearest_dims(targets: list[int], counts: list[int], arch: Arch) -> tuple[list[int], float]:
+    """head_dims that bring `counts` heads nearest to inner widths `targets`, and the largest relative miss."""
+    ops = [attentions(arch.stages[i])[0] for i in editable(arch)]
+    step = 2 if any(isinstance(op.mix, Softmax) and op.mix.rope is not None for op in ops) else 1
+    dims = [max(step, step * round(target / count / step)) for target, count in zip(targets, counts, strict=True)]
+    misses = [count * dim / target - 1 for target, count, dim in zip(targets, counts, dims, strict=True)]
+    return dims, max(misses, key=abs)
 
 
 def mlp_matched(original: Arch, lean: Arch) -> Control:
@@ -102,32 +110,33 @@ def mlp_matched(original: Arch, lean: Arch) -> Control:
     def at(scale: int) -> Arch:
         return redesign(base, mlp_dim=[max(1, round(m * scale / 4096)) for m in start])
 
-    return _search("mlp_matched", at, 64, 4096 * 64, target)
+    return _within(_search("mlp_matched", at, 64, 4096 * 64, target))
 
 
 def params_matched(original: Arch, lean: Arch) -> Control:
-    """The original depth at a smaller width: head_dim kept, heads and MLP scaled with the width."""
+    """The original depth at a smaller width: head_dim kept, heads and MLP scaled with the width.
+
+    The width is a multiple of 8 in every stage; the MLP is then trimmed to meet the parameters."""
     target = params(lean).total
-    widest = max(stage.width for stage in original.stages)
-    control = _search("params_matched", lambda width: at_width(original, width / widest), 8, 2 * widest, target)
-    if abs(control.residual) <= LIMIT:
-        return control
-    around = control.arch
-    trimmed = _search(
-        "params_matched",
-        lambda scale: redesign(around, mlp_dim=[max(1, round(m * scale / 1024)) for m in mlp_dims(around)]),
-        256, 4096, target,
-    )  # fmt: skip
-    return _within(trimmed)
+    narrowest = min(stage.width for stage in original.stages)
+    near = _search("", lambda eighths: at_width(original, 8 * eighths / narrowest), 1, narrowest // 4, target).arch
+
+    def trimmed(scale: int) -> Arch:
+        return redesign(near, mlp_dim=[max(1, round(m * scale / 1024)) for m in mlp_dims(near)])
+
+    return _within(_search("params_matched", trimmed, 64, 4096, target))
 
 
 def controls(original: Arch, lean: Arch) -> dict[str, Control]:
     """All controls of a pair by name; the policy control is the policy that lean did not use."""
     other = fixed if policy_of(original, lean) == "split" else split
     made: dict[str, Control] = {}
+    seen: list[tuple[str, Arch]] = [("original", original), ("lean", lean)]
     for make in (depth_only, heads_only, other, wide_heads, mlp_matched, params_matched):
         control = make(original, lean)
-        made[control.name] = control
+        twin = next((name for name, arch in seen if arch == control.arch), "")
+        made[control.name] = replace(control, same_as=twin)
+        seen.append((control.name, control.arch))
     return made
 
 
@@ -152,8 +161,10 @@ def at_width(arch: Arch, ratio: float) -> Arch:
                     return replace(op, heads=scaled(op.heads))
                 group = op.heads // kv
                 return replace(op, heads=scaled(kv) * group, kv_heads=scaled(kv))
+            case ClassAttention() as op:
+                return replace(op, heads=scaled(op.heads))
             case op:
-                return replace(op, heads=scaled(op.heads)) if hasattr(op, "heads") else op
+                return op
 
     stages = tuple(
         replace(stage, width=scaled(stage.width), unit=tuple(layer(item) for item in stage.unit)) for stage in arch.stages
@@ -177,8 +188,7 @@ def _search(name: str, at: Callable[[int], Arch], low: int, high: int, target: i
             high = middle
     near = [at(number) for number in range(max(first, low - 4), min(last, high + 4) + 1)]
     best = min(near, key=lambda arch: abs(params(arch).total - target))
-    control = Control(name, best, "lean's parameters", params(best).total / target - 1)
-    return control if name == "params_matched" else _within(control)
+    return Control(name, best, "lean's parameters", params(best).total / target - 1)
 
 
 def _within(control: Control, limit: float = LIMIT) -> Control:

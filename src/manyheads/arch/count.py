@@ -20,7 +20,7 @@ __all__ = [
 ]  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Cost:
     """Cost of one model for one example; memory in bytes, with attention maps kept (`unfused`) or not (`fused`)."""
 

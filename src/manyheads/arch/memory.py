@@ -50,7 +50,7 @@ Precision = Literal["fp32", "amp", "bf16"]
 BYTES: dict[Precision, tuple[int, int, int]] = {"fp32": (4, 4, 4), "amp": (4, 2, 6), "bf16": (2, 2, 2)}
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Saved:
     """Numbers kept for the backward pass, by kind."""
 

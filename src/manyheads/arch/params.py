@@ -13,8 +13,8 @@ from typing import Any
 from .parts import (
     Attention,
     ClassAttention,
-    ClassToken,
     Classify,
+    ClassToken,
     ConvStem,
     CrossCovariance,
     Depthwise,
@@ -42,7 +42,7 @@ from .spec import Arch, Sketch
 Num = Any  # an int, an array or a symbol
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Params:
     """Parameters by group. `non_embedding` is what stands between the embedding and the head."""
 

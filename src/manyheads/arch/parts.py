@@ -13,7 +13,7 @@ from typing import Literal
 Act = Literal["gelu", "gelu_tanh", "relu", "silu", "tanh"]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Norm:
     """A normalisation: `layer` and `batch` carry weight and bias, `rms` a weight, `unit` one scalar (x s / |x|)."""
 
@@ -22,14 +22,14 @@ class Norm:
 
 
 # --------------------------------------------------------------------------------------------------- rotary positions
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Rope:
     """Rotary positions with base `theta`."""
 
     theta: float = 10_000.0
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class RopeLlama3:
     """Rotary positions stretched by frequency band, as in Llama 3.1 and later; `trained` is the length before that."""
 
@@ -41,7 +41,7 @@ class RopeLlama3:
 
 
 # ------------------------------------------------------------------------------------------- how attention mixes tokens
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Softmax:
     """softmax(q k^T / sqrt(head_dim)) v over all tokens."""
 
@@ -49,12 +49,12 @@ class Softmax:
     rope: Rope | RopeLlama3 | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class CrossCovariance:
     """XCiT: softmax over channels of normalised q^T k, one learned temperature per head."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Outlook:
     """VOLO: kernel x kernel weights predicted from each (strided) location, applied to its neighbourhood."""
 
@@ -62,19 +62,19 @@ class Outlook:
     stride: int = 2
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Window:
     """DaViT: softmax attention inside windows of size x size tokens, the grid padded up to whole windows."""
 
     size: int = 7
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Channel:
     """DaViT: softmax over channels of k^T v, applied to the queries."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Nystrom:
     """Nyström approximation of softmax attention; `conv` taps of depthwise convolution on the values, 0 for none."""
 
@@ -87,7 +87,7 @@ Mix = Softmax | CrossCovariance | Outlook | Window | Channel | Nystrom
 
 
 # ------------------------------------------------------------------------------------------------ residual branches' ops
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Attention:
     """width -> heads x head_dim -> width. `kv_heads` heads of keys and values are shared between groups of heads;
     None: every head has its own.
@@ -116,7 +116,7 @@ class Attention:
         return self.inner if self.kv_heads is None else self.kv_heads * self.head_dim
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class ClassAttention:
     """The class token alone asks, all tokens answer. A type of its own, so that no redesign touches it."""
 
@@ -131,7 +131,7 @@ class ClassAttention:
         return self.heads * self.head_dim
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Mlp:
     """width -> mlp_dim -> width; a gated MLP's first matrix has 2 mlp_dim columns."""
 
@@ -141,14 +141,14 @@ class Mlp:
     bias: bool = True
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Depthwise:
     """A depthwise convolution on the token grid (DaViT's conditional positions)."""
 
     kernel: int = 3
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class LocalPatch:
     """XCiT's local patch interaction: depthwise, GELU, batch norm, depthwise."""
 
@@ -158,7 +158,7 @@ class LocalPatch:
 Op = Attention | ClassAttention | Mlp | Depthwise | LocalPatch
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Residual:
     """x + scaled * op(norm(x)) with the norm at `place` `pre`, or norm(x + op(x)) at `post`.
 
@@ -176,7 +176,7 @@ class Residual:
 Layer = tuple[Residual, ...]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Fuse:
     """TNT: the pixels of a patch, flattened, normed and projected, are added to the patch. `legacy` norms each pixel
     and has a bias; the current block norms before and after a projection without bias."""
@@ -185,7 +185,7 @@ class Fuse:
     legacy: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Nested:
     """TNT: a small transformer over the `tokens` pixels of each patch, fused into one over the patches."""
 
@@ -197,12 +197,12 @@ class Nested:
 
 
 # -------------------------------------------------------------------------------------------------- entering a stage
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Same:
     """Tokens enter as they are."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Downsample:
     """A kernel x kernel convolution of that stride halves the grid; optional norm before, learned positions after."""
 
@@ -211,7 +211,7 @@ class Downsample:
     positions: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class ClassToken:
     """A learned class token joins the tokens here."""
 
@@ -219,7 +219,7 @@ class ClassToken:
 Enter = Same | Downsample | ClassToken
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Stage:
     """`unit`, a tuple of layers, repeated `depth` times over `tokens` tokens of size `width`."""
 
@@ -231,7 +231,7 @@ class Stage:
 
 
 # ---------------------------------------------------------------------------------------------------------- embeddings
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Patch:
     """Patches of an image, projected; class tokens in front; learned positions (also for class tokens, or not)."""
 
@@ -242,7 +242,7 @@ class Patch:
     class_positions: bool = True
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Conv:
     """One convolution of a stem, padded by (kernel-1)//2 unless its stride equals its kernel."""
 
@@ -254,7 +254,7 @@ class Conv:
     bias: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class ConvStem:
     """Convolutions that turn an image into tokens; `fourier` > 0 adds projected Fourier positions of that size."""
 
@@ -264,7 +264,7 @@ class ConvStem:
     fourier: int = 0
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Pixel:
     """TNT: pixels of every patch by one strided convolution, patches by projecting their pixels."""
 
@@ -277,7 +277,7 @@ class Pixel:
     legacy: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Token:
     """A vocabulary; `positions` rows of learned positions, or a scaled sinusoid (one learned scalar), or neither."""
 
@@ -288,7 +288,7 @@ class Token:
     norm: Norm | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Points:
     """Points of R^dim given as they are (rank experiments); learned positions `concat`enated, `add`ed, or none."""
 
@@ -300,7 +300,7 @@ Embed = Patch | ConvStem | Pixel | Token | Points
 
 
 # --------------------------------------------------------------------------------------------------------------- heads
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Classify:
     """Norm, pool, (hidden layer), classes. `distill`: a second classifier on the distillation token. `aux`: a
     classifier on every patch token (VOLO). `norm_last`: pool before the norm (DaViT)."""
@@ -315,7 +315,7 @@ class Classify:
     aux: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Lm:
     """Next-token prediction; a tied head has no matrix of its own."""
 
@@ -324,7 +324,7 @@ class Lm:
     norm: Norm | None = Norm(eps=1e-5)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Masked:
     """Masked-token prediction, tied to the vocabulary; `transform`: BERT's dense + GELU + norm before it."""
 
@@ -333,7 +333,7 @@ class Masked:
     norm: Norm | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Pair:
     """Two sequences through one encoder, mean-pooled to a and b; [a, b, a*b, a-b] -> hidden -> classes."""
 
@@ -343,7 +343,7 @@ class Pair:
     norm: Norm | None = Norm(eps=1e-5)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Coordinates:
     """The first `dim` coordinates of every token (rank experiments)."""
 

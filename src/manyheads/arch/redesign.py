@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, Literal, cast
+from typing import Any, Literal
 
 from .errors import UserError
 from .parts import Attention, Layer, Mlp, Nested, Outlook, Residual, Softmax, Stage, Token
@@ -176,7 +176,7 @@ def main_attention(arch: Arch) -> tuple[Stage, Attention]:
     """The stage and attention that speak for a model: the deepest stage, token-mixing attention first."""
     stage = max((arch.stages[i] for i in editable(arch)), key=lambda s: s.depth)
     ops = attentions(stage)
-    return stage, cast(Attention, next((op for op in ops if isinstance(op.mix, Softmax)), ops[0]))
+    return stage, next((op for op in ops if isinstance(op.mix, Softmax)), ops[0])
 
 
 def is_outlook(stage: Stage) -> bool:

@@ -26,7 +26,7 @@ FAMILIES = (
 )  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Sketch:
     """An architecture whose numbers may be arrays or symbols. Counted, never built, never saved."""
 
@@ -35,7 +35,7 @@ class Sketch:
     head: Head
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Arch:
     """One model, exactly. Refuses a wrong record with a sentence that says what to write instead."""
 

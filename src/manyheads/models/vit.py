@@ -5,8 +5,9 @@ from __future__ import annotations
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from manyheads.arch.parts import Attention, Layer, Mlp, Patch
+from manyheads.arch.parts import Attention, Classify, Layer, Mlp, Patch
 from manyheads.arch.spec import Arch
+from manyheads.arch.spec import layers as layers_of
 from manyheads.nn.attention import SoftmaxAttention
 from manyheads.nn.branch import Branch
 from manyheads.nn.embed import PatchEmbed
@@ -40,9 +41,10 @@ class ViT(nn.Module):
         self.arch = arch
         width = arch.stages[0].width
         assert isinstance(arch.embed, Patch)
+        assert isinstance(arch.head, Classify)
         self.embed = PatchEmbed(width, arch.embed)
         self.drop = nn.Dropout(rates.dropout)
-        layers = [layer for stage in arch.stages for _ in range(stage.depth) for layer in stage.unit]
+        layers = [layer for stage in arch.stages for _ in range(stage.depth) for layer in layers_of(stage)]
         paths = rising(rates.path, len(layers))
         self.blocks = nn.ModuleList(Block(width, layer, rates, path) for layer, path in zip(layers, paths, strict=True))
         self.head = ClassifyHead(width, arch.head)

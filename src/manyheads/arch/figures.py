@@ -1,0 +1,89 @@
+"""Every figure of *Leaner Transformers* as configurations with exact counts.
+
+The plotted values are not in our copy of the paper: a point's `printed` is None unless the text states a number.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
+
+from . import zoo
+from .audit import likely
+from .paper import BY_ID, PAIRS
+from .params import params
+from .readings import readings
+from .redesign import redesign
+from .spec import Arch
+
+
+@dataclass(frozen=True)
+class Point:
+    """One configuration of a figure."""
+
+    label: str
+    arch: Arch
+    params: int
+    printed: float | None = None
+
+
+@dataclass(frozen=True)
+class Figure:
+    """One figure: what it shows, and its points. `own` marks a grid of ours where the paper's is unknown."""
+
+    id: str
+    shows: str
+    points: tuple[Point, ...]
+    own: bool = False
+
+
+def _point(label: str, arch: Arch) -> Point:
+    return Point(label, arch, params(arch).total)
+
+
+def _heads(depth: int) -> list[Point]:
+    base = zoo.get("vit_b")
+    return [_point(f"{depth} layers, {h} heads of 64", redesign(base, depth=depth, heads=h)) for h in range(2, 19, 2)]
+
+
+def _mlps(depth: int) -> list[Point]:
+    base = zoo.get("vit_b")
+    return [_point(f"{depth} layers, MLP ratio {r}", redesign(base, depth=depth, mlp_dim=768 * r)) for r in range(1, 9)]
+
+
+def _tables(*tables: int) -> list[Point]:
+    ids = [f"{pair}/{role}" for pair in PAIRS for role in ("original", "lean")]
+    return [_point(i, likely(BY_ID[i]).arch) for i in ids if BY_ID[i].table in tables]
+
+
+def _lra(row: str) -> list[Point]:
+    grid = {r.label: r for r in readings(row)}
+    return [
+        _point(label, grid[label].arch)
+        for depth in (2, 1) for heads in (2, 4, 6, 8) for skip in ("conv 35", "no conv")
+        for label in [f"({depth},{heads}) x 32, {skip}"]
+    ]  # fmt: skip
+
+
+def _best() -> list[Point]:
+    base = zoo.get("vit_b")
+    return [
+        _point(f"{depth} layers, {heads} heads of 64, MLP {mlp}", redesign(base, depth=depth, heads=heads, mlp_dim=mlp))
+        for depth in (5, 6, 7, 8) for heads in (12, 16, 20, 24, 30) for mlp in (1536, 3072)
+    ]  # fmt: skip
+
+
+@cache
+def figures() -> tuple[Figure, ...]:
+    """All nine figures."""
+    return (
+        Figure("fig1", "accuracy against parameters, originals and redesigns of Tables 4 and 5", tuple(_tables(4, 5))),
+        Figure("fig2", "kappa of the attention layers of ViT-B against heads", tuple(_heads(12))),
+        Figure("fig3", "top-1 of ViT-B with 12 and 8 layers against heads", (*_heads(12), *_heads(8))),
+        Figure("fig4", "top-1 of ViT-B with 12 and 8 layers against MLP width", (*_mlps(12), *_mlps(8))),
+        Figure("fig5", "best configurations at 8 layers and fewer: the paper's are unknown", tuple(_best()), own=True),
+        Figure("fig6", "accuracy, parameters and memory of the base vision pairs (Table 4)", tuple(_tables(4))),
+        Figure("fig7", "accuracy, parameters and memory of the large vision pairs (Table 5)", tuple(_tables(5))),
+        Figure("fig8", "ListOps accuracy against heads, 2 layers and 1", tuple(_lra("listops/original"))),
+        Figure("fig9", "Text accuracy against heads, 2 layers and 1", tuple(_lra("text/original"))),
+    )

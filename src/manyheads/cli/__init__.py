@@ -1,0 +1,47 @@
+"""The command line: thin commands over the rooms. A user's mistake is one sentence and exit code 2."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+
+import typer
+
+from manyheads.arch.errors import UserError
+
+from .audit import audit
+from .shape import shape
+from .zoo import zoo
+
+app = typer.Typer(
+    name="manyheads",
+    help="Redesign transformers with more heads and fewer layers, and see whether that was a good idea.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+app.command()(zoo)
+app.command()(shape)
+app.command()(audit)
+
+
+@app.callback()
+def version(show: bool = typer.Option(False, "--version", help="Print the version and exit.", is_eager=True)) -> None:
+    """Redesign transformers with more heads and fewer layers, and see whether that was a good idea."""
+    if show:
+        from manyheads import __version__
+
+        print(__version__)
+        raise typer.Exit
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    """Run the command line."""
+    try:
+        app(args=None if argv is None else list(argv), prog_name="manyheads")
+    except UserError as error:
+        print(f"manyheads: {error}", file=sys.stderr)
+        sys.exit(2)
+    except BrokenPipeError:  # `manyheads audit | head`
+        sys.stderr.close()
+        sys.exit(0)

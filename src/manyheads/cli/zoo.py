@@ -1,0 +1,36 @@
+"""`manyheads zoo`: the named originals."""
+
+from __future__ import annotations
+
+import json
+from typing import Annotated
+
+import typer
+
+from .numbers import each, millions
+
+
+def zoo(as_json: Annotated[bool, typer.Option("--json", help="For machines.")] = False) -> None:
+    """List the named originals: any of them can stand where a command asks for a model."""
+    from manyheads.arch import zoo as originals
+    from manyheads.arch.controls import depths, head_dims, heads
+    from manyheads.arch.params import params
+
+    rows = []
+    for name in originals.NAMES:
+        arch = originals.get(name)
+        rows.append({"name": name, "family": arch.family, "params": params(arch).total, "depth": depths(arch),
+                     "heads": heads(arch), "head_dim": head_dims(arch), "note": originals.note(name)})
+    if as_json:
+        print(json.dumps(rows))
+        return
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(box=None, header_style="bold", pad_edge=False)
+    for title in ("name", "layers", "heads", "head_dim", "parameters", ""):
+        table.add_column(title, justify="right" if title == "parameters" else "left", no_wrap=title != "")
+    for row in rows:
+        table.add_row(row["name"], each(row["depth"]), each(row["heads"]), each(row["head_dim"]),
+                      millions(row["params"]), row["note"])
+    Console().print(table)

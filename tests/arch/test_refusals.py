@@ -1,0 +1,148 @@
+"""A wrong record is refused with a sentence that says what to write instead."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import pytest
+
+from manyheads.arch import families as f
+from manyheads.arch import record, zoo
+from manyheads.arch.errors import UserError
+from manyheads.arch.parts import (
+    Attention,
+    Classify,
+    Downsample,
+    Lm,
+    Mlp,
+    Norm,
+    Nystrom,
+    Patch,
+    Residual,
+    Rope,
+    Softmax,
+    Stage,
+)
+from manyheads.arch.redesign import redesign
+from manyheads.arch.spec import Arch
+
+VIT = zoo.get("vit_b")
+
+
+def with_attention(**change) -> Arch:
+    """ViT-B with another attention."""
+    op = Attention(**({"heads": 12, "head_dim": 64} | change))
+    stage = replace(VIT.stages[0], unit=((Residual(op), Residual(Mlp(3072))),))
+    return replace(VIT, stages=(stage,))
+
+
+def test_the_classic_width_768_with_18_heads_and_no_head_dim() -> None:
+    with pytest.raises(UserError, match=r"768/18 is not whole. State head_dim, e.g. head_dim=64 \(inner 1152\)"):
+        with_attention(heads=18, head_dim=0)
+    with pytest.raises(UserError, match="head_dim=64 splits the width 768"):
+        with_attention(heads=12, head_dim=0)
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ({"heads": 0}, "write a number from 1 up"),
+        ({"heads": 2.5}, "write a whole number"),
+        ({"heads": True}, "write a whole number"),
+        ({"head_dim": -1}, "from 0 up"),
+        ({"kv_heads": 5}, r"cannot share 5 kv_heads evenly; write one of \[1, 2, 3, 4, 6, 12\]"),
+        ({"kv_heads": 4, "mix": Nystrom()}, "kv_heads goes with Softmax only"),
+        ({"head_dim": 63, "mix": Softmax(rope=Rope())}, "write 62 or 64"),
+        ({"mix": Nystrom(landmarks=500)}, "500 landmarks for 197 tokens; write at most 197"),
+        ({"mix": Nystrom(conv=4)}, "has no centre; write 5"),
+        ({"qkv_bias": 1}, "write true or false"),
+        ({"out_scale": "half"}, "write a number"),
+        ({"qk_norm": Norm("unit")}, "write 'rms' or 'layer'"),
+    ],
+)
+def test_attention(change: dict, says: str) -> None:
+    with pytest.raises(UserError, match=says):
+        with_attention(**change)
+
+
+@pytest.mark.parametrize(
+    ("make", "says"),
+    [
+        (lambda: replace(VIT, family="vitt"), "did you mean vit"),
+        (lambda: replace(VIT, schema=99), "schema 99"),
+        (lambda: replace(VIT, stages=()), "at least one Stage"),
+        (lambda: replace(VIT, embed=Patch(image=230)), "write 224 or 240"),
+        (lambda: replace(VIT, embed=Patch(image=256)), "gives 257; write tokens=257"),
+        (lambda: replace(VIT, embed=Patch(class_tokens=0), stages=(replace(VIT.stages[0], tokens=196),)),
+         "write pool='mean'"),
+        (lambda: replace(VIT, head=Classify(distill=True)), "write class_tokens=2"),
+        (lambda: replace(VIT, head=Lm()), "needs a Token embedding"),
+        (lambda: replace(VIT, head=Classify(pool="max")), "write one of 'class', 'mean'"),
+        (lambda: replace(VIT, stages=(replace(VIT.stages[0], unit=()),)), "repeats at least one layer"),
+        (lambda: replace(VIT, stages=(replace(VIT.stages[0], unit=((Mlp(3),),)),)), "write a Residual around it"),
+        (lambda: replace(VIT, stages=(VIT.stages[0], replace(VIT.stages[0], width=5))), "changes only with Downsample"),
+        (lambda: replace(VIT, stages=(replace(VIT.stages[0], enter=Downsample()),)), "nothing stands before"),
+        (lambda: f.gpt2(64, 1, 2, 32, 128, tokens=99, positions=64), "beyond the 64 positions"),
+        (lambda: f.davit((8, 8, 8, 8), (1,) * 4, (1,) * 4, (8,) * 4, (8,) * 4, image=0), "from 1 up"),
+        (lambda: replace(VIT, stages=(Stage(768, 197, 1, ((Residual(Mlp(3)),),)),)), "no heads to speak of"),
+    ],
+)
+def test_records(make, says: str) -> None:
+    with pytest.raises(UserError, match=says):
+        make()
+
+
+@pytest.mark.parametrize(
+    ("name", "change", "says"),
+    [
+        ("vit_b", {"heads": 18, "policy": "split"}, r"head_dim=42 \(inner 756, -1.6%\) or head_dim=43"),
+        ("gpt2_tinystories", {"heads": 16, "policy": "split"}, r"head_dim=31 .* or head_dim=32 \(inner 512, \+1.6%\)"),
+        ("vit_b", {"policy": "thin"}, "write 'fixed'"),
+        ("vit_b", {"depth": 0}, "whole numbers from 1 up"),
+        ("davit_b", {"depth": 3}, "write one number per stage, e.g. 1,1,9,1"),
+        ("davit_b", {"heads": [4, 8, 16]}, "has 3 numbers and the model has 4 stages"),
+        ("vit_b", {"heads": 24, "head_dim": 64, "policy": "split"}, "keeps inner 768, but 24 heads of 64 give 1536"),
+        ("vit_b", {"tokens": 300}, "follow from its image size"),
+        ("gpt2", {"tokens": 3000}, "beyond the 1024 positions"),
+        ("llama_1b", {"heads": 44}, "cannot share 8 kv_heads evenly"),
+    ],
+)
+def test_impossible_redesigns(name: str, change: dict, says: str) -> None:
+    with pytest.raises(UserError, match=says):
+        redesign(zoo.get(name), **change)
+
+
+def test_unknown_names_get_the_nearest() -> None:
+    with pytest.raises(UserError, match="did you mean vit_b"):
+        zoo.get("vit_bb")
+
+
+@pytest.mark.parametrize(
+    ("damage", "says"),
+    [
+        (lambda d: d.pop("family"), "not an architecture record"),
+        (lambda d: d.pop("head"), "lacks head"),
+        (lambda d: d.update(colour="red"), "no field 'colour'"),
+        (lambda d: d.update(schema=7), "schema 7 is not one this version reads"),
+        (lambda d: d["stages"][0].update(depths=3), "did you mean depth"),
+        (lambda d: d["stages"][0].pop("width"), r"stages\[0\] \(Stage\) lacks width"),
+        (lambda d: d["stages"][0]["unit"][0][0]["op"].pop("head_dim"), "12 heads and no head_dim. State it"),
+        (lambda d: d["stages"][0]["unit"][0][0]["op"].update({"is": "Atention"}), "did you mean Attention"),
+        (lambda d: d["embed"].pop("is"), '"is": null is no part of a model'),
+        (lambda d: d.update(stages="many"), "Stage"),
+    ],
+)
+def test_files_by_hand(damage, says: str) -> None:
+    data = json.loads(json.dumps(record.to_dict(VIT)))
+    damage(data)
+    with pytest.raises(UserError, match=says):
+        record.from_dict(data)
+
+
+def test_broken_files(tmp_path) -> None:
+    with pytest.raises(UserError, match="cannot be read"):
+        record.load(tmp_path / "none.json")
+    (tmp_path / "broken.json").write_text('{"family": ')
+    with pytest.raises(UserError, match="is not JSON"):
+        record.load(tmp_path / "broken.json")
