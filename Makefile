@@ -1,0 +1,37 @@
+# Two commands do all the set-up: `make demo` runs the main job, `make test` passes the tests.
+
+PY      := .venv/bin/python
+BASE    ?= python3
+WORKERS ?= 2
+# test-gpu runs where nothing can be installed: any interpreter with torch and pytest will do.
+PYTHON  ?= $(if $(wildcard $(PY)),$(PY),python3)
+
+.PHONY: demo test test-all test-gpu check clean
+
+demo: .venv/.installed
+	.venv/bin/manyheads audit
+	.venv/bin/manyheads shape vit_b --depth 7 --heads 16 --mlp-dim 1536
+
+test: check
+	$(PY) -m pytest -n $(WORKERS)
+
+test-all: check
+	$(PY) -m pytest -n $(WORKERS) -m "not gpu"
+
+# Only files that hold a gpu test are collected, so that the others' imports need not be there.
+test-gpu:
+	PYTHONPATH=src $(PYTHON) -m pytest -m gpu $$(grep -rl --include='test_*.py' 'mark\.gpu' tests)
+
+check: .venv/.installed
+	$(PY) -m ruff check
+	$(PY) -m mypy
+
+.venv/.installed: pyproject.toml constraints.txt
+	$(BASE) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "manyheads needs Python 3.11 or newer: make BASE=python3.11")'
+	test -x $(PY) || $(BASE) -m venv .venv
+	$(PY) -m pip install --quiet --disable-pip-version-check -e '.[dev]' -c constraints.txt
+	touch $@
+
+clean:
+	rm -rf .venv .pytest_cache .ruff_cache .mypy_cache .hypothesis build dist
+	find src tests -name __pycache__ -type d -prune -exec rm -rf {} +
