@@ -19,7 +19,8 @@ def vit(draw) -> Arch:
     """ViT and DeiT, 0 to 2 class tokens."""
     tokens = draw(numbers(0, 2))
     return f.vit(draw(widths), draw(depths), draw(heads), draw(head_dims), draw(mlps), patch=8,
-                 image=8 * draw(numbers(1, 6)), channels=draw(numbers(1, 4)), classes=draw(numbers(1, 30)), class_tokens=tokens,
+                 image=8 * draw(numbers(1, 6)), channels=draw(numbers(1, 4)), classes=draw(numbers(1, 30)),
+                 class_tokens=tokens,
                  class_positions=draw(st.booleans()), scaled=draw(st.sampled_from((None, 0.1))),
                  family="deit" if tokens == 2 else "vit")
 

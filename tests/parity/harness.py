@@ -25,8 +25,9 @@ def randomise(module: nn.Module, seed: int = 0) -> nn.Module:
     generator = torch.Generator().manual_seed(seed)
     module.double()
     with torch.no_grad():
+        kept = module.state_dict().keys()  # tables that are made and never saved stay as they are
         for name, tensor in [*module.named_parameters(), *module.named_buffers()]:
-            if not tensor.is_floating_point():
+            if not tensor.is_floating_point() or name not in kept:
                 continue
             noise = torch.randn(tensor.shape, generator=generator, dtype=torch.float64)
             if "running_var" in name:

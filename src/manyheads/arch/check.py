@@ -21,6 +21,7 @@ from .parts import (
     Masked,
     Nested,
     Nystrom,
+    Outlook,
     Pair,
     Patch,
     Pixel,
@@ -157,6 +158,13 @@ def _attention(op: Attention, where: str, tokens: int) -> None:
                         f"{op.head_dim - 1 or 2} or {op.head_dim + 1}")
     if isinstance(op.mix, Window) and side(tokens) ** 2 != tokens:
         raise UserError(f"{where}: windows need a square grid, and {tokens} tokens are not one")
+    if isinstance(op.mix, Outlook):
+        if op.mix.kernel % 2 == 0:
+            raise UserError(f"{where}: an outlook of {op.mix.kernel} has no centre; write {op.mix.kernel + 1}")
+        if side(tokens) ** 2 != tokens:
+            raise UserError(f"{where}: outlook needs a square grid, and {tokens} tokens are not one")
+    if op.qk_norm is not None and not isinstance(op.mix, Softmax):
+        raise UserError(f"{where}: qk_norm goes with Softmax only, not with {type(op.mix).__name__}; leave it out")
     if isinstance(op.mix, Nystrom):
         if op.mix.landmarks > tokens:
             raise UserError(f"{where}: {op.mix.landmarks} landmarks for {tokens} tokens; write at most {tokens}")
@@ -188,6 +196,9 @@ def _embed(arch: Arch) -> None:
         case Pixel():
             n = _grid(embed.image, embed.patch, "embed") ** 2
             _need(first, n + 1, f"an image of {embed.image} in patches of {embed.patch}, with its class token")
+            if embed.legacy and embed.patch % embed.stride:
+                raise UserError(f"the legacy embedding cuts patches of {embed.patch} after a stride of {embed.stride}, which "
+                                "must divide it; write legacy=false or another stride")
             pixels = (-(-embed.patch // embed.stride)) ** 2
             nested = [item for stage in arch.stages for item in stage.unit if isinstance(item, Nested)]
             if not nested or any(item.tokens != pixels for item in nested):

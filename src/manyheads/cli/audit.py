@@ -121,5 +121,5 @@ def _verdict(console: Any) -> None:
     split = [pair for pair, policy in found.items() if policy == "split"]
     text = ", ".join(f"{count} {word}" for word, count in verdicts.most_common())
     console.print(f"\n{sum(verdicts.values())} rows: {text}. The text prescribes a fixed head_dim; by their counts "
-                  f"{len(split)} of the {len(found)} redesigned vision and language models most likely split the width instead: "
-                  f"{', '.join(split)}.", highlight=False)
+                  f"{len(split)} of the {len(found)} redesigned vision and language models most likely split the width "
+                  f"instead: {', '.join(split)}.", highlight=False)

@@ -40,11 +40,10 @@ def build(
     it alone and the global random state is left as it was."""
     file, name = MODELS[arch.family]
     make = getattr(import_module(f"manyheads.models.{file}"), name)
-    with torch.device(device or torch.get_default_device()):
+    with torch.device("meta"):
         model: nn.Module = make(arch, rates)
-    if torch.device(device or torch.get_default_device()).type != "meta":
-        initialise(model, seed)
-    return model
+    target = torch.device(device) if device is not None else torch.get_default_device()
+    return model if target.type == "meta" else materialise(model, target, seed)
 
 
 def initialise(model: nn.Module, seed: int | None = None) -> None:

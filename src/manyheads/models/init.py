@@ -5,6 +5,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
+from manyheads.nn.branch import Branch
+from manyheads.nn.norm import UnitNorm
+
 
 def truncated(tensor: Tensor, std: float) -> None:
     """Normal, cut at +-2 (not 2 std): what timm's trunc_normal_ does."""
@@ -12,7 +15,8 @@ def truncated(tensor: Tensor, std: float) -> None:
 
 
 def linears(module: nn.Module, std: float, *, cut: bool = True) -> None:
-    """Every linear map N(0, std), truncated with `cut`; biases 0; norms at weight 1, bias 0."""
+    """Every linear map N(0, std), truncated with `cut`; biases 0; norms at weight 1, bias 0; layer scales at their
+    initial value; convolutions as PyTorch makes them."""
     for part in module.modules():
         if isinstance(part, nn.Linear):
             if cut:
@@ -21,8 +25,12 @@ def linears(module: nn.Module, std: float, *, cut: bool = True) -> None:
                 nn.init.normal_(part.weight, std=std)
             if part.bias is not None:
                 nn.init.zeros_(part.bias)
-        elif isinstance(part, nn.LayerNorm | nn.RMSNorm | nn.BatchNorm2d):
+        elif isinstance(part, nn.LayerNorm | nn.RMSNorm | nn.BatchNorm2d | nn.Conv1d | nn.Conv2d):
             part.reset_parameters()
+        elif isinstance(part, Branch) and part.scale is not None:
+            nn.init.constant_(part.scale, part.spec.scaled)
+        elif isinstance(part, UnitNorm):
+            nn.init.ones_(part.scale)
 
 
 @torch.no_grad()

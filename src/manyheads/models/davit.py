@@ -1,0 +1,114 @@
+"""DaViT (2204.03645): four stages of window layers and channel layers in turn, each with depthwise positions."""
+
+from __future__ import annotations
+
+from itertools import islice
+
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from manyheads.arch.parts import (
+    Attention,
+    Channel,
+    Classify,
+    ConvStem,
+    Depthwise,
+    Downsample,
+    Layer,
+    Mlp,
+    Stage,
+    Window,
+)
+from manyheads.arch.spec import Arch, layers
+from manyheads.nn import stem
+from manyheads.nn.branch import Branch
+from manyheads.nn.channel import ChannelAttention
+from manyheads.nn.downsample import DownsampleBlock
+from manyheads.nn.heads import ClassifyHead
+from manyheads.nn.local import DepthwiseBlock
+from manyheads.nn.mlp import MlpBlock
+from manyheads.nn.rates import Rates, rising
+from manyheads.nn.window import WindowAttention
+
+from .init import linears
+
+
+class Block(nn.Module):
+    """Depthwise positions, attention over a window's tokens or over channels, positions again, MLP: four branches."""
+
+    def __init__(self, width: int, tokens: int, layer: Layer, rates: Rates, path: float) -> None:
+        super().__init__()
+        before_attention, attention, before_mlp, mlp = layer
+        assert isinstance(before_attention.op, Depthwise)
+        assert isinstance(attention.op, Attention)
+        assert isinstance(before_mlp.op, Depthwise)
+        assert isinstance(mlp.op, Mlp)
+        mixer: nn.Module
+        match attention.op.mix:
+            case Window():
+                mixer = WindowAttention(width, attention.op, tokens, rates)
+            case Channel():
+                mixer = ChannelAttention(width, attention.op, rates)
+        self.before_attention = Branch(width, before_attention, DepthwiseBlock(width, before_attention.op, tokens))
+        self.attention = Branch(width, attention, mixer, path)
+        self.before_mlp = Branch(width, before_mlp, DepthwiseBlock(width, before_mlp.op, tokens))
+        self.mlp = Branch(width, mlp, MlpBlock(width, mlp.op, rates), path)
+
+    def forward(self, x: Float[Tensor, "batch tokens width"]) -> Float[Tensor, "batch tokens width"]:
+        """Tokens of a square grid, row by row."""
+        return self.mlp(self.before_mlp(self.attention(self.before_attention(x))))
+
+
+class StageBlocks(nn.Module):
+    """Down-sampling (but for the first stage), then the unit's blocks once for each of `paths`, a drop-path rate."""
+
+    def __init__(self, spec: Stage, before: Stage | None, rates: Rates, paths: list[float]) -> None:
+        super().__init__()
+        self.spec = spec
+        self.enter: nn.Module = nn.Identity()
+        if isinstance(spec.enter, Downsample):
+            assert before is not None
+            self.enter = DownsampleBlock(before.width, spec.width, spec.enter, before.tokens, rates)
+        self.blocks = nn.ModuleList(
+            Block(spec.width, spec.tokens, layer, rates, path) for path in paths for layer in layers(spec)
+        )
+
+    def forward(self, x: Float[Tensor, "batch before width"]) -> Float[Tensor, "batch tokens width"]:
+        """Tokens of the stage before to tokens of this one."""
+        x = self.enter(x)
+        for block in self.blocks:
+            x = block(x)
+        return x
+
+
+class DaViT(nn.Module):
+    """Stem, stages, classes. Drop path rises linearly with the units, a unit's two layers alike."""
+
+    def __init__(self, arch: Arch, rates: Rates = Rates()) -> None:
+        super().__init__()
+        self.arch = arch
+        assert isinstance(arch.embed, ConvStem)
+        assert isinstance(arch.head, Classify)
+        self.embed = stem.ConvStem(arch.embed)
+        paths = iter(rising(rates.path, sum(stage.depth for stage in arch.stages)))
+        before = (None, *arch.stages)
+        self.stages = nn.ModuleList(
+            StageBlocks(stage, last, rates, list(islice(paths, stage.depth)))
+            for stage, last in zip(arch.stages, before, strict=False)
+        )
+        self.head = ClassifyHead(arch.stages[-1].width, arch.head)
+
+    def features(self, images: Float[Tensor, "batch channels height width"]) -> Float[Tensor, "batch tokens width"]:
+        """Tokens of the last stage, before they are pooled."""
+        x = self.embed(images)
+        for stage in self.stages:
+            x = stage(x)
+        return x
+
+    def forward(self, images: Float[Tensor, "batch channels height width"]) -> Float[Tensor, "batch classes"]:
+        """Logits of the classes."""
+        return self.head(self.features(images))
+
+    def init(self) -> None:
+        """timm's defaults: linear maps N(0, 0.02) truncated, biases 0; convolutions as PyTorch starts them."""
+        linears(self, std=0.02)

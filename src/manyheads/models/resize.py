@@ -1,0 +1,85 @@
+"""Weights of a model for one image size, made fit for another: learned positions are interpolated, the rest stays.
+
+XCiT's and DaViT's positions are functions of the grid and need nothing; ViT, DeiT, TNT and VOLO have tables.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import fields, is_dataclass
+from typing import Any
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+from torch.nn import functional as F
+
+from manyheads.arch.errors import UserError
+from manyheads.arch.parts import ConvStem, Downsample, Patch, Pixel
+from manyheads.arch.spec import Arch, side
+
+SIZE = re.compile(r"embed\.image|stages\[\d+\]\.tokens")  # what follows from the image size alone
+
+
+def resize(state: Mapping[str, Tensor], old: Arch, new: Arch) -> dict[str, Tensor]:
+    """`state`, the weights of `old`, as weights of `new`, which differs from it in nothing but the image size.
+
+    Positions are interpolated bicubically with antialiasing, as timm does; those of class tokens are kept."""
+    if old == new:
+        return dict(state)
+    if not isinstance(old.embed, Patch | Pixel | ConvStem):
+        raise UserError(f"a model of family {old.family!r} reads no images: there is no image size to change")
+    fault = difference(old, new)
+    if fault:
+        raise UserError(f"only the image size may change when positions are interpolated, but {fault}")
+    resized = dict(state)
+    for (name, front, before), (_, _, after) in zip(tables(old), tables(new), strict=True):
+        if name not in state or state[name].shape[0] != before:
+            got = f"has shape {tuple(state[name].shape)}" if name in state else "is missing"
+            raise UserError(f"{name} {got}; weights of this architecture have {before} rows there")
+        resized[name] = resample(state[name], front, side(after - front))
+    return resized
+
+
+def tables(arch: Arch) -> Iterator[tuple[str, int, int]]:
+    """Each table of learned positions: its name, its rows that belong to class tokens, all its rows."""
+    tokens = arch.stages[0].tokens
+    match arch.embed:
+        case Patch(class_positions=True, class_tokens=front):
+            yield "embed.positions", front, tokens
+        case Patch(class_tokens=front):
+            yield "embed.positions", 0, tokens - front
+        case Pixel():
+            yield "embed.positions", 1, tokens
+    for i, stage in enumerate(arch.stages):
+        if isinstance(stage.enter, Downsample) and stage.enter.positions:
+            yield f"stages.{i}.enter.positions", 0, stage.tokens
+
+
+@torch.no_grad()
+def resample(table: Float[Tensor, "rows width"], front: int, grid: int) -> Float[Tensor, "new_rows width"]:
+    """A table for a square grid as one for a grid x grid, the first `front` rows kept; half precision in float32."""
+    kept, rest = table[:front], table[front:]
+    before = side(rest.shape[0])
+    if before == grid:
+        return table
+    image = rest.to(torch.promote_types(table.dtype, torch.float32)).T.reshape(1, -1, before, before)
+    image = F.interpolate(image, size=(grid, grid), mode="bicubic", antialias=True)
+    return torch.cat((kept, image[0].flatten(1).T.to(table.dtype)))
+
+
+def difference(a: Any, b: Any, where: str = "") -> str:
+    """The first place, other than image and token counts, where two records differ, in words; or nothing."""
+    if is_dataclass(a) and type(a) is not type(b):
+        return f"{where} is a {type(a).__name__} in the weights and a {type(b).__name__} in the model"
+    if isinstance(a, tuple) and isinstance(b, tuple):
+        if len(a) != len(b):
+            return f"{where} has length {len(a)} in the weights and {len(b)} in the model"
+        pairs = [(f"{where}[{i}]", x, y) for i, (x, y) in enumerate(zip(a, b, strict=True))]
+    elif is_dataclass(a):
+        names = [field.name for field in fields(a)]
+        pairs = [(f"{where}.{name}".lstrip("."), getattr(a, name), getattr(b, name)) for name in names]
+    else:
+        return "" if a == b else f"{where} is {a!r} in the weights and {b!r} in the model"
+    return next((found for at, x, y in pairs if not SIZE.fullmatch(at) and (found := difference(x, y, at))), "")

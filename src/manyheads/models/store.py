@@ -1,0 +1,77 @@
+"""A model as a folder: `arch.json` says what it is, `model.safetensors` holds its weights. Nothing is unpickled."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+from torch import Tensor, nn
+
+from manyheads.arch import record
+from manyheads.arch.errors import UserError
+from manyheads.arch.spec import Arch
+from manyheads.nn.rates import Rates
+
+from .build import build, materialise
+from .resize import resize
+
+WEIGHTS, RECORD = "model.safetensors", "arch.json"
+
+
+def save(model: nn.Module, folder: Path | str) -> None:
+    """Write a built model's record and weights. Each file is replaced in one step: a save that is cut short leaves the
+    one before it."""
+    folder = Path(folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    arch = model.arch
+    assert isinstance(arch, Arch)
+    state = {name: tensor.detach().contiguous() for name, tensor in model.state_dict().items()}
+    partial = folder / (WEIGHTS + ".partial")
+    save_file(state, partial, metadata={"format": "pt", "family": arch.family})
+    with partial.open("rb") as file:
+        os.fsync(file.fileno())
+    partial.replace(folder / WEIGHTS)
+    record.save(arch, folder / RECORD)
+
+
+def load(folder: Path | str, *, device: torch.device | str = "cpu", rates: Rates = Rates(),
+         image: int | None = None) -> nn.Module:
+    """Read a model that `save` wrote. `image` loads it for another image size: positions are interpolated."""
+    folder = Path(folder)
+    arch = record.load(folder / RECORD)
+    state = read_weights(folder / WEIGHTS)
+    if image is not None:
+        from manyheads.arch.image import at_image
+
+        new = at_image(arch, image)
+        state, arch = resize(state, arch, new), new
+    model = materialise(build(arch, rates, device="meta"), device, seed=0)
+    fill(model, state, str(folder / WEIGHTS))
+    return model
+
+
+def read_weights(path: Path | str) -> dict[str, Tensor]:
+    """The tensors of a safetensors file; a missing, truncated or foreign file is a sentence."""
+    try:
+        with safe_open(path, framework="pt") as file:
+            return {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (it is no mapping)
+    except FileNotFoundError:
+        raise UserError(f"{path} does not exist") from None
+    except (SafetensorError, OSError, ValueError) as error:
+        raise UserError(f"{path} is damaged or no safetensors file: {error}") from None
+
+
+def fill(model: nn.Module, state: dict[str, Tensor], source: str) -> None:
+    """Put `state` into `model`; tensors of another architecture are named, with both shapes."""
+    own = model.state_dict()
+    missing, extra = sorted(own.keys() - state.keys()), sorted(state.keys() - own.keys())
+    wrong = [f"{name} is {tuple(state[name].shape)} there and {tuple(own[name].shape)} here"
+             for name in own if name in state and state[name].shape != own[name].shape]
+    if missing or extra or wrong:
+        told = [f"{len(names)} {word}: {', '.join(names[:3])}" for word, names in
+                (("missing", missing), ("unknown", extra), ("of another shape", wrong)) if names]
+        raise UserError(f"{source} holds the weights of another architecture ({'; '.join(told)})")
+    model.load_state_dict(state)

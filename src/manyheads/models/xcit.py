@@ -1,0 +1,116 @@
+"""XCiT (2106.09681): cross-covariance layers over the patches, then class attention."""
+
+from __future__ import annotations
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from manyheads.arch.parts import Attention, ClassAttention, Classify, ConvStem, Layer, LocalPatch, Mlp, Residual
+from manyheads.arch.spec import Arch, layers
+from manyheads.nn import stem
+from manyheads.nn.branch import Branch
+from manyheads.nn.class_attention import ClassAttentionBlock
+from manyheads.nn.cross_covariance import CrossCovarianceAttention
+from manyheads.nn.heads import ClassifyHead
+from manyheads.nn.local import LocalPatchBlock
+from manyheads.nn.mlp import MlpBlock
+from manyheads.nn.rates import Rates
+
+from .init import linears, truncated
+
+
+class Block(nn.Module):
+    """Cross-covariance attention, local patch interaction, MLP, each a residual branch."""
+
+    def __init__(self, width: int, tokens: int, layer: Layer, rates: Rates) -> None:
+        super().__init__()
+        attention, local, mlp = layer
+        assert isinstance(attention.op, Attention)
+        assert isinstance(local.op, LocalPatch)
+        assert isinstance(mlp.op, Mlp)
+        self.attention = Branch(width, attention, CrossCovarianceAttention(width, attention.op, rates), rates.path)
+        self.local = Branch(width, local, LocalPatchBlock(width, local.op, tokens), rates.path)
+        self.mlp = Branch(width, mlp, MlpBlock(width, mlp.op, rates), rates.path)
+
+    def forward(self, x: Float[Tensor, "batch tokens width"]) -> Float[Tensor, "batch tokens width"]:
+        return self.mlp(self.local(self.attention(x)))
+
+
+class ClassBlock(nn.Module):
+    """Class attention, then an MLP on the class token alone.
+
+    The published models were trained with a quirk, kept here: the patch tokens are not handed on untouched. Beside the
+    class attention they add their own norm, scaled like a branch; beside the MLP all tokens are replaced by their norm,
+    and the patch tokens doubled. So a branch's forward does not serve; its parts do."""
+
+    def __init__(self, width: int, layer: Layer, rates: Rates) -> None:
+        super().__init__()
+        attention, mlp = layer
+        assert isinstance(attention.op, ClassAttention)
+        assert isinstance(mlp.op, Mlp)
+        self.attention = Branch(width, attention, ClassAttentionBlock(width, attention.op, rates))
+        self.mlp = Branch(width, mlp, MlpBlock(width, mlp.op, rates))
+
+    def forward(self, x: Float[Tensor, "batch tokens width"]) -> Float[Tensor, "batch tokens width"]:
+        y = self.attention.norm(x)
+        x = x + scaled(self.attention, torch.cat((self.attention.op(y), y[:, 1:]), dim=1))
+        x = self.mlp.norm(x)
+        first, rest = x[:, :1], x[:, 1:]
+        return torch.cat((first + scaled(self.mlp, self.mlp.op(first)), rest + rest), dim=1)
+
+
+def scaled(branch: Branch, y: Tensor) -> Tensor:
+    """What a branch adds, times its layer scale."""
+    return y if branch.scale is None else y * branch.scale
+
+
+class XCiT(nn.Module):
+    """Stem, blocks, class token, class blocks, classes. Drop path is constant over the blocks, and none after them."""
+
+    def __init__(self, arch: Arch, rates: Rates = Rates()) -> None:
+        super().__init__()
+        self.arch = arch
+        width = arch.stages[0].width
+        assert isinstance(arch.embed, ConvStem)
+        assert isinstance(arch.head, Classify)
+        self.embed = stem.ConvStem(arch.embed)
+        self.drop = nn.Dropout(rates.dropout)
+        self.blocks, self.class_blocks = nn.ModuleList(), nn.ModuleList()
+        for stage in arch.stages:
+            for layer in stage.depth * tuple(layers(stage)):
+                if isinstance(layer[0].op, ClassAttention):
+                    self.class_blocks.append(ClassBlock(width, layer, rates))
+                else:
+                    self.blocks.append(Block(width, stage.tokens, layer, rates))
+        self.class_token = nn.Parameter(torch.zeros(1, width))
+        self.head = ClassifyHead(width, arch.head)
+
+    def features(self, images: Float[Tensor, "batch channels height width"]) -> Float[Tensor, "batch tokens width"]:
+        """Class and patch tokens after the last class block, before the final norm."""
+        x = self.drop(self.embed(images))
+        for block in self.blocks:
+            x = block(x)
+        x = torch.cat((self.class_token.expand(x.shape[0], -1, -1), x), dim=1)
+        for block in self.class_blocks:
+            x = block(x)
+        return x
+
+    def forward(self, images: Float[Tensor, "batch channels height width"]) -> Float[Tensor, "batch classes"]:
+        return self.head(self.features(images))
+
+    def init(self) -> None:
+        """timm's defaults: linear maps and class token N(0, 0.02) truncated, biases 0; convolutions, among them the
+        projection of positions, uniform +-1/sqrt(fan in); temperatures 1; layer scales as the record says."""
+        linears(self, std=0.02)
+        truncated(self.class_token, 0.02)
+        for part in self.modules():
+            match part:
+                case nn.Conv2d():
+                    part.reset_parameters()
+                case stem.FourierPositions():
+                    part.proj.reset_parameters()
+                case CrossCovarianceAttention():
+                    nn.init.ones_(part.temperature)
+                case Branch(scale=nn.Parameter() as scale, spec=Residual(scaled=int() | float() as value)):
+                    nn.init.constant_(scale, value)
