@@ -197,8 +197,8 @@ def _embed(arch: Arch) -> None:
             n = _grid(embed.image, embed.patch, "embed") ** 2
             _need(first, n + 1, f"an image of {embed.image} in patches of {embed.patch}, with its class token")
             if embed.legacy and embed.patch % embed.stride:
-                raise UserError(f"the legacy embedding cuts patches of {embed.patch} after a stride of {embed.stride}, which "
-                                "must divide it; write legacy=false or another stride")
+                raise UserError(f"the legacy embedding cuts patches of {embed.patch} after a stride of {embed.stride}, "
+                                "which must divide it; write legacy=false or another stride")
             pixels = (-(-embed.patch // embed.stride)) ** 2
             nested = [item for stage in arch.stages for item in stage.unit if isinstance(item, Nested)]
             if not nested or any(item.tokens != pixels for item in nested):

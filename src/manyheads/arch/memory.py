@@ -65,6 +65,10 @@ class Saved:
         """These numbers, n times."""
         return Saved(n * self.stream, n * self.compute, n * self.maps)
 
+    def in_compute(self) -> Saved:
+        """The same with the residual stream in the precision of products."""
+        return Saved(0, self.stream + self.compute, self.maps)
+
     def bytes(self, precision: Precision) -> Num:
         """Their size in memory."""
         stream, compute, maps = BYTES[precision]
@@ -72,25 +76,43 @@ class Saved:
 
 
 def activation_bytes(arch: Arch | Sketch, batch: Num = 1, precision: Precision = "fp32", fused: bool = False) -> Num:
-    """Bytes kept for the backward pass over `batch` examples; `fused` attention keeps no token x token map."""
+    """Bytes kept for the backward pass over `batch` examples; `fused` attention keeps no token x token map.
+
+    Autocast's half-precision copies of the weights are not in here: see `state_bytes`."""
     total = embed_saved(arch.embed, arch.stages[0])
     before = None
     for stage in arch.stages:
-        total += enter_saved(stage, before) + unit_saved(stage, fused).times(stage.depth)
+        kept = unit_saved(stage, fused).times(stage.depth)
+        # a convolution hands its own precision on; learned positions in float32 would lift it again
+        half = isinstance(stage.enter, Downsample) and not stage.enter.positions
+        total += enter_saved(stage, before) + (kept.in_compute() if half else kept)
         before = stage
     if isinstance(arch.head, Pair):
         total = total.times(2)
     return batch * (total + head_saved(arch.head, arch.embed, arch.stages[-1])).bytes(precision)
 
 
-def state_bytes(arch: Arch | Sketch) -> Num:
-    """Weights, gradients and AdamW's two moments in float32: 16 bytes a parameter."""
-    return 16 * params(arch).total
+def state_bytes(arch: Arch | Sketch, precision: Precision = "fp32", gradients: bool = True) -> Num:
+    """Weights, gradients and AdamW's two moments in float32, 16 bytes a parameter; autocast adds a half-precision copy
+    of the weights. Without `gradients` (one process that drops them after each step) the peak comes before they exist."""
+    return ((16 if gradients else 12) + (2 if precision == "amp" else 0)) * params(arch).total
 
 
-def training_bytes(arch: Arch | Sketch, batch: Num = 1, precision: Precision = "fp32", fused: bool = False) -> Num:
-    """Activations and optimizer state together."""
-    return activation_bytes(arch, batch, precision, fused) + state_bytes(arch)
+def training_bytes(
+    arch: Arch | Sketch, batch: Num = 1, precision: Precision = "fp32", fused: bool = False, gradients: bool = True
+) -> Num:
+    """Activations, optimizer state and what a vocabulary's loss needs on top: the peak of a training step, other
+    temporary buffers left out."""
+    kept = activation_bytes(arch, batch, precision, fused) + state_bytes(arch, precision, gradients)
+    return kept + loss_bytes(arch, batch)
+
+
+def loss_bytes(arch: Arch | Sketch, batch: Num = 1) -> Num:
+    """Gradients of log-probabilities and of logits, in float32, while a language model's loss is differentiated."""
+    if not isinstance(arch.head, Lm | Masked):
+        return 0
+    assert isinstance(arch.embed, Token)
+    return 8 * batch * arch.stages[-1].tokens * arch.embed.vocab
 
 
 def kv_bytes(arch: Arch | Sketch, bytes_per_number: int = 2) -> Num:
@@ -167,9 +189,11 @@ def attention_saved(op: Attention, width: Num, tokens: Num, fused: bool) -> Save
             values = spots * op.inner * kernel**2 + tokens * op.inner
             return Saved(compute=values + spots * width, maps=spots * op.heads * kernel**4)
         case Nystrom(landmarks=landmarks, iterations=iterations, conv=conv):
-            kernels = op.heads * (2 * tokens * landmarks + (1 + 5 * iterations) * landmarks**2)
-            taps = tokens * op.inner if conv else 0
-            return Saved(compute=tokens * qkv_out + 4 * landmarks * op.inner + taps, maps=kernels)
+            # computed in float32 whatever autocast says: all of it counts as stream
+            squares = op.heads * (2 + 4 * iterations) * landmarks**2
+            maps = squares if fused else squares + 2 * op.heads * tokens * landmarks
+            taps = 2 * tokens * op.inner if conv else 0
+            return Saved(stream=tokens * qkv_out + 5 * landmarks * op.inner + maps, compute=taps)
 
 
 def enter_saved(stage: Stage, before: Stage | None) -> Saved:
@@ -186,10 +210,11 @@ def enter_saved(stage: Stage, before: Stage | None) -> Saved:
 def embed_saved(embed: Embed, first: Stage) -> Saved:
     """Numbers kept by what makes the tokens."""
     match embed:
-        case Patch():
-            return Saved(compute=embed.channels * embed.image**2)
+        case Patch():  # the images themselves, and their patches
+            pixels = embed.channels * embed.image**2
+            return Saved(stream=pixels, compute=pixels)
         case ConvStem():
-            grid, kept = embed.image, embed.channels * embed.image**2
+            grid, kept = embed.image, embed.channels * embed.image**2  # the images themselves
             for i, conv in enumerate(embed.convs):
                 grid = conv_side(grid, conv)
                 tensors = (conv.norm is not None) + (conv.act in ("gelu", "gelu_tanh", "silu"))
@@ -208,13 +233,14 @@ def embed_saved(embed: Embed, first: Stage) -> Saved:
 
 
 def head_saved(head: Head, embed: Embed, last: Stage) -> Saved:
-    """Numbers kept by the final norm and the head: a language model's log-probabilities are most of it."""
+    """Numbers kept by the final norm and the head: a language model's logits and log-probabilities are most of it."""
     entering = last.tokens * last.width
     match head:
         case Lm() | Masked():
             assert isinstance(embed, Token)
             transform = isinstance(head, Masked) and head.transform
             extra = Saved(stream=entering, compute=2 * entering) if transform else Saved()
-            return extra + Saved(stream=entering + last.tokens * embed.vocab, compute=entering)
+            logits = last.tokens * embed.vocab
+            return extra + Saved(stream=entering + logits, compute=entering + logits)
         case _:
             return Saved(stream=entering)

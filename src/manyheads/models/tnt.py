@@ -8,7 +8,6 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from manyheads.arch.errors import UserError
 from manyheads.arch.parts import Attention, Classify, Layer, Mlp, Nested, Pixel
 from manyheads.arch.spec import Arch
 from manyheads.nn.attention import SoftmaxAttention
@@ -34,9 +33,6 @@ class PixelEmbed(nn.Module):
 
     def __init__(self, width: int, tokens: int, nested: Nested, spec: Pixel) -> None:
         super().__init__()
-        if spec.legacy and spec.patch % spec.stride:
-            raise UserError(f"a legacy TNT cuts a grid of pixels into patches, so stride {spec.stride} must divide "
-                            f"patch {spec.patch}; write another stride, or legacy=false")
         self.spec = spec
         self.side = isqrt(nested.tokens)
         self.conv = nn.Conv2d(spec.channels, nested.width, spec.kernel, spec.stride, (spec.kernel - 1) // 2)

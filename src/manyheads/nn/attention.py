@@ -27,7 +27,6 @@ class SoftmaxAttention(nn.Module):
         assert isinstance(spec.mix, Softmax)
         self.spec = spec
         self.causal = spec.mix.causal
-        self.kv_heads = spec.heads if spec.kv_heads is None else spec.kv_heads
         self.fused = True
         self.rate = rates.attention
         self.qkv = nn.Linear(width, spec.inner + 2 * spec.kv_inner, bias=spec.qkv_bias)
@@ -40,15 +39,19 @@ class SoftmaxAttention(nn.Module):
         self,
         x: Float[Tensor, "batch tokens width"],
         mask: Tensor | None = None,
-        rotary: Float[Tensor, "2 tokens head_dim"] | None = None,
+        rotary: Float[Tensor, "tokens 2 head_dim"] | None = None,
     ) -> Float[Tensor, "batch tokens width"]:
+        """`mask` is boolean, True where a key may be seen, and broadcasts to batch x heads x tokens x keys; `rotary` holds
+        the cosines and sines of these tokens' positions."""
         spec = self.spec
-        q, k, v = self.qkv(x).split((spec.inner, spec.kv_inner, spec.kv_inner), dim=-1)
-        q = self.q_norm(q.unflatten(-1, (spec.heads, spec.head_dim))).transpose(1, 2)
-        k = self.k_norm(k.unflatten(-1, (self.kv_heads, spec.head_dim))).transpose(1, 2)
-        v = v.unflatten(-1, (self.kv_heads, spec.head_dim)).transpose(1, 2)
+        qkv = self.qkv(x).split((spec.inner, spec.kv_inner, spec.kv_inner), dim=-1)
+        q, k, v = (part.unflatten(-1, (-1, spec.head_dim)) for part in qkv)
+        if spec.qk_norm is not None:  # in the norm's own precision: float32 under autocast
+            q, k = self.q_norm(q.to(self.q_norm.weight.dtype)), self.k_norm(k.to(self.k_norm.weight.dtype))
+        q, k, v = (part.transpose(1, 2) for part in (q, k, v))  # batch, heads, tokens, head_dim
         if rotary is not None:
             q, k = turn(q, rotary), turn(k, rotary)
+        q, k = q.to(v.dtype), k.to(v.dtype)
         rate = self.rate if self.training else 0.0
         heads = attend(q, k, v, causal=self.causal, mask=mask, dropout=rate, fused=self.fused)
         y = self.out(heads.transpose(1, 2).flatten(2))

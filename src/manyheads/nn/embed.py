@@ -8,8 +8,10 @@ from torch import Tensor, nn
 
 from manyheads.arch.parts import Patch, Token
 
-from .inputs import check_ids, check_image
+from .inputs import check_ids, check_image, check_types
 from .norm import make_norm
+from .rope import Table
+from .stream import into_stream
 
 
 class PatchEmbed(nn.Module):
@@ -22,6 +24,7 @@ class PatchEmbed(nn.Module):
     def __init__(self, width: int, spec: Patch) -> None:
         super().__init__()
         self.spec = spec
+        self.half_stream = False
         grid = spec.image // spec.patch
         rows = grid**2 + (spec.class_tokens if spec.class_positions else 0)
         self.proj = nn.Linear(spec.channels * spec.patch**2, width)
@@ -29,6 +32,11 @@ class PatchEmbed(nn.Module):
         self.positions = nn.Parameter(torch.zeros(rows, width))
 
     def forward(self, images: Float[Tensor, "batch channels height width"]) -> Float[Tensor, "batch tokens width"]:
+        """Class tokens, then patches row by row, with their positions."""
+        return into_stream(self.tokens(images), self.half_stream)
+
+    def tokens(self, images: Float[Tensor, "batch channels height width"]) -> Float[Tensor, "batch tokens width"]:
+        """The same in the precision it was computed in."""
         spec = self.spec
         check_image(images, spec.image, spec.channels)
         grid, p = spec.image // spec.patch, spec.patch
@@ -42,6 +50,28 @@ class PatchEmbed(nn.Module):
         return torch.cat((front, x + self.positions), dim=1)
 
 
+class Sinusoid(Table):
+    """Sines in even columns, cosines in odd ones, base 10,000, times one learned scalar that starts at 1/sqrt(width)."""
+
+    group = "embedding"
+
+    def __init__(self, width: int, length: int) -> None:
+        super().__init__(length, width)
+        self.scale = nn.Parameter(torch.full((), width**-0.5))
+        self.reset()
+
+    def rows(self) -> Float[Tensor, "length width"]:
+        """The waves, unscaled."""
+        length, width = self.table.shape
+        steps = torch.arange(0, width, 2, dtype=torch.float64) / width
+        angles = torch.outer(torch.arange(length, dtype=torch.float64), 10_000.0**-steps)
+        return torch.stack((angles.sin(), angles.cos()), dim=-1).flatten(1)[:, :width]
+
+    def forward(self, tokens: int) -> Float[Tensor, "tokens width"]:
+        """The first `tokens` rows, scaled."""
+        return self.scale * self.table[:tokens]
+
+
 class TokenEmbed(nn.Module):
     """Vocabulary, positions (learned rows, or a sinusoid times one learned scalar), segment types, norm."""
 
@@ -50,34 +80,24 @@ class TokenEmbed(nn.Module):
     def __init__(self, width: int, spec: Token, tokens: int) -> None:
         super().__init__()
         self.spec = spec
+        self.half_stream = False
         self.tokens = spec.positions or tokens
         self.vocab = nn.Embedding(spec.vocab, width)
         self.positions = nn.Embedding(spec.positions, width) if spec.positions else None
+        self.sinusoid = Sinusoid(width, tokens) if spec.sinusoid else None
         self.types = nn.Embedding(spec.types, width) if spec.types else None
         self.norm = make_norm(spec.norm, width)
-        if spec.sinusoid:
-            self.scale = nn.Parameter(torch.full((), width**-0.5))
-            self.register_buffer("table", torch.empty(tokens, width), persistent=False)
-            self.reset()
-
-    def reset(self) -> None:
-        """Fill the sinusoid: sines in even columns, cosines in odd ones, base 10,000."""
-        if not self.spec.sinusoid or self.table.device.type == "meta":
-            return
-        length, width = self.table.shape
-        steps = torch.arange(0, width, 2, dtype=torch.float64) / width
-        angles = torch.outer(torch.arange(length, dtype=torch.float64), 10_000.0**-steps)
-        self.table[:, 0::2] = angles.sin()
-        self.table[:, 1::2] = angles.cos()[:, : width // 2]
 
     def forward(self, ids: Int[Tensor, "batch tokens"], types: Tensor | None = None) -> Float[Tensor, "batch tokens width"]:
-        limit = self.tokens if (self.spec.positions or self.spec.sinusoid) else None
-        check_ids(ids, self.spec.vocab, limit)
+        """The sum of what each id, its position and its segment look up, normed; without `types` all are of segment 0."""
+        check_ids(ids, self.spec.vocab, self.tokens)
         x = self.vocab(ids)
         if self.positions is not None:
             x = x + self.positions.weight[: ids.shape[1]]
-        if self.spec.sinusoid:
-            x = x + self.scale * self.table[: ids.shape[1]]
+        if self.sinusoid is not None:
+            x = x + self.sinusoid(ids.shape[1])
+        if types is not None:
+            check_types(types, ids, self.spec.types)
         if self.types is not None:
             x = x + (self.types.weight[0] if types is None else self.types(types))
-        return self.norm(x)
+        return into_stream(self.norm(x), self.half_stream)

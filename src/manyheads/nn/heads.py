@@ -3,26 +3,29 @@
 from __future__ import annotations
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from manyheads.arch.parts import Classify, Lm, Masked, Norm, Pair
 
+from .inputs import check_chosen
 from .mlp import ACTS
 from .norm import make_norm
+from .rates import Rates
 
 
 class ClassifyHead(nn.Module):
-    """Norm, pool, classes. With `distill`, the mean of two classifiers in evaluation and both of them in training; with
-    `aux`, half the largest vote of the patch tokens is added (VOLO)."""
+    """Norm, pool, (hidden layer), classes. With `distill`, the mean of two classifiers in evaluation and both of them in
+    training; with `aux`, half the largest vote of the patch tokens is added (VOLO)."""
 
     group = "head"
 
-    def __init__(self, width: int, spec: Classify) -> None:
+    def __init__(self, width: int, spec: Classify, rates: Rates = Rates()) -> None:
         super().__init__()
         self.spec = spec
         self.norm = make_norm(spec.norm, width)
         self.hidden = nn.Linear(width, spec.hidden) if spec.hidden else None
+        self.drop = nn.Dropout(rates.dropout)
         self.out = nn.Linear(spec.hidden or width, spec.classes)
         self.distill = nn.Linear(width, spec.classes) if spec.distill else None
         self.aux = nn.Linear(width, spec.classes) if spec.aux else None
@@ -37,12 +40,15 @@ class ClassifyHead(nn.Module):
         return (x * weight).sum(dim=1) / weight.sum(dim=1).clamp_min(1)
 
     def forward(self, x: Float[Tensor, "batch tokens width"], mask: Tensor | None = None) -> Tensor:
+        """Logits of the classes: batch x classes, or 2 x batch x classes from a distilled model in training."""
+        if self.spec.pool == "class" and self.aux is None:
+            x = x[:, :2]  # a norm works token by token: only those that are read need it
         x = x if self.spec.norm_last else self.norm(x)
         pooled = self.pool(x, mask)
         pooled = self.norm(pooled) if self.spec.norm_last else pooled
         if self.hidden is not None:
             pooled = ACTS[self.spec.act](self.hidden(pooled))
-        logits = self.out(pooled)
+        logits = self.out(self.drop(pooled))
         if self.distill is not None:
             second = self.distill(x[:, 1])
             return torch.stack((logits, second)) if self.training else (logits + second) / 2
@@ -63,28 +69,46 @@ class LmHead(nn.Module):
         self.weight = None if spec.tied else nn.Parameter(torch.empty(vocab, width))
         self.bias = nn.Parameter(torch.zeros(vocab)) if spec.bias else None
 
-    def forward(self, x: Float[Tensor, "batch tokens width"], table: Tensor) -> Float[Tensor, "batch tokens vocab"]:
-        return nn.functional.linear(self.norm(x), table if self.weight is None else self.weight, self.bias)
+    def last(self, x: Float[Tensor, "... width"]) -> Float[Tensor, "... width"]:
+        """What the vocabulary's matrix is applied to: a loss that never holds all logits starts here."""
+        return self.norm(x)
+
+    def forward(self, x: Float[Tensor, "... width"], table: Tensor) -> Float[Tensor, "... vocab"]:
+        """Logits over the vocabulary; `table` is the embedding's matrix, which an untied head does not use."""
+        return nn.functional.linear(self.last(x), table if self.weight is None else self.weight, self.bias)
 
 
 class MaskedHead(nn.Module):
-    """Logits of masked tokens over the vocabulary, tied; `transform`: dense, GELU and norm before (BERT)."""
+    """Logits of masked tokens over the vocabulary, tied; `transform`: dense, GELU and norm before (BERT).
+
+    The transform's norm has the `eps` of the model's other norms."""
 
     group = "head"
 
-    def __init__(self, width: int, vocab: int, spec: Masked, norm_eps: float = 1e-12) -> None:
+    def __init__(self, width: int, vocab: int, spec: Masked, eps: float = 1e-12) -> None:
         super().__init__()
         self.spec = spec
         self.norm = make_norm(spec.norm, width)
         self.dense = nn.Linear(width, width) if spec.transform else None
-        self.dense_norm = make_norm(Norm(eps=norm_eps) if spec.transform else None, width)
+        self.dense_norm = make_norm(Norm(eps=eps) if spec.transform else None, width)
         self.bias = nn.Parameter(torch.zeros(vocab)) if spec.bias else None
 
-    def forward(self, x: Float[Tensor, "... width"], table: Tensor) -> Float[Tensor, "... vocab"]:
+    def last(self, x: Float[Tensor, "... width"]) -> Float[Tensor, "... width"]:
+        """What the vocabulary's matrix is applied to: a loss that never holds all logits starts here."""
         x = self.norm(x)
-        if self.dense is not None:
-            x = self.dense_norm(nn.functional.gelu(self.dense(x)))
-        return nn.functional.linear(x, table, self.bias)
+        return x if self.dense is None else self.dense_norm(nn.functional.gelu(self.dense(x)))
+
+    def forward(
+        self, x: Float[Tensor, "batch tokens width"], table: Tensor, at: Int[Tensor, "batch chosen"] | None = None
+    ) -> Float[Tensor, "batch chosen vocab"]:
+        """Logits over the vocabulary, of every token or of those at the chosen positions; `table` as in `LmHead`."""
+        return nn.functional.linear(self.last(x if at is None else pick(x, at)), table, self.bias)
+
+
+def pick(x: Float[Tensor, "batch tokens width"], at: Int[Tensor, "batch chosen"]) -> Float[Tensor, "batch chosen width"]:
+    """The tokens at the chosen positions, as many in every sequence (sparse prediction)."""
+    check_chosen(at, *x.shape[:2])
+    return x.take_along_dim(at.long()[..., None], dim=1)
 
 
 class PairHead(nn.Module):
@@ -100,4 +124,5 @@ class PairHead(nn.Module):
         self.out = nn.Linear(spec.hidden, spec.classes)
 
     def forward(self, a: Float[Tensor, "batch width"], b: Float[Tensor, "batch width"]) -> Float[Tensor, "batch classes"]:
+        """Logits of the classes of each pair."""
         return self.out(ACTS[self.spec.act](self.hidden(torch.cat((a, b, a * b, a - b), dim=-1))))

@@ -4,8 +4,18 @@ from __future__ import annotations
 
 import torch
 from torch import Tensor
+from torch._subclasses.fake_tensor import FakeTensor
 
 from manyheads.arch.errors import UserError
+
+WHOLE = (torch.int64, torch.int32)
+
+
+def readable(values: Tensor) -> bool:
+    """Whether the numbers of `values` can be looked at now: not on meta, in a traced graph or in a CUDA capture."""
+    if values.device.type == "meta" or torch.compiler.is_compiling() or isinstance(values, FakeTensor):
+        return False
+    return not (values.device.type == "cuda" and torch.cuda.is_current_stream_capturing())
 
 
 def check_image(images: Tensor, size: int, channels: int) -> None:
@@ -16,18 +26,49 @@ def check_image(images: Tensor, size: int, channels: int) -> None:
                         "build the model for that size (positions interpolate when weights are loaded)")
 
 
-def check_ids(ids: Tensor, vocab: int, limit: int | None) -> None:
-    """Refuse token ids of a wrong shape or length, and, outside compiled graphs, out of the vocabulary."""
-    if ids.ndim != 2 or ids.dtype not in (torch.int64, torch.int32):
+def check_ids(ids: Tensor, vocab: int, limit: int) -> None:
+    """Refuse token ids of a wrong shape or length, and, where they can be read, out of the vocabulary."""
+    if ids.ndim != 2 or ids.dtype not in WHOLE:
         raise UserError(f"token ids are {ids.dtype} of shape {tuple(ids.shape)}; this model takes whole numbers, "
                         "batch x tokens")
-    if limit is not None and ids.shape[1] > limit:
+    if ids.shape[1] > limit:
         raise UserError(f"{ids.shape[1]} tokens; this model has positions for {limit}. Shorten the sequence, or build it "
                         f"with tokens={ids.shape[1]}")
-    if ids.device.type == "meta" or torch.compiler.is_compiling() or ids.numel() == 0:
+    _check_range(ids, vocab, "token ids", "this model's vocabulary is")
+
+
+def check_types(types: Tensor, ids: Tensor, kinds: int) -> None:
+    """Refuse segment types that do not stand beside the token ids one by one, or that the model does not know."""
+    if not kinds:
+        raise UserError("segment types were given, and this model has none; leave them out")
+    if types.shape != ids.shape or types.dtype not in WHOLE:
+        raise UserError(f"segment types are {types.dtype} of shape {tuple(types.shape)}; beside these token ids they are "
+                        f"whole numbers of shape {tuple(ids.shape)}")
+    _check_range(types, kinds, "segment types", "this model knows")
+
+
+def check_mask(mask: Tensor, ids: Tensor) -> None:
+    """Refuse a padding mask that is not boolean, of another shape than the ids, or that hides a whole sequence."""
+    if mask.dtype != torch.bool or mask.shape != ids.shape:
+        raise UserError(f"the padding mask is {mask.dtype} of shape {tuple(mask.shape)}; beside these token ids it is "
+                        f"boolean (write mask.bool()) of shape {tuple(ids.shape)}, True for a real token")
+    if readable(mask) and not bool(mask.any(dim=1).all()):
+        empty = (~mask.any(dim=1)).nonzero()[0].item()
+        raise UserError(f"the padding mask hides all {mask.shape[1]} tokens of sequence {empty}; a sequence has at least "
+                        "one real token")
+
+
+def check_chosen(at: Tensor, batch: int, tokens: int) -> None:
+    """Refuse positions to predict that are not whole numbers inside the sequence, as many for every sequence."""
+    if at.ndim != 2 or at.shape[0] != batch or at.dtype not in WHOLE:
+        raise UserError(f"chosen positions are {at.dtype} of shape {tuple(at.shape)}; write whole numbers, {batch} "
+                        "sequences x positions")
+    _check_range(at, tokens, "chosen positions", "these sequences have")
+
+
+def _check_range(values: Tensor, top: int, what: str, whose: str) -> None:
+    if not readable(values) or values.numel() == 0:
         return
-    if ids.device.type == "cuda" and torch.cuda.is_current_stream_capturing():
-        return
-    low, high = ids.aminmax()
-    if int(low) < 0 or int(high) >= vocab:
-        raise UserError(f"token ids run from {int(low)} to {int(high)}; this model's vocabulary is 0 to {vocab - 1}")
+    low, high = (int(end) for end in values.aminmax())
+    if low < 0 or high >= top:
+        raise UserError(f"{what} run from {low} to {high}; {whose} 0 to {top - 1}")

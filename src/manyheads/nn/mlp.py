@@ -22,15 +22,19 @@ ACTS: dict[Act, Callable[[Tensor], Tensor]] = {
 
 
 class MlpBlock(nn.Module):
-    """out(act(in(x))), or out(act(gate) * value) where `in` gives gate and value side by side."""
+    """out(act(in(x))), or out(act(gate) * value) where `in` gives gate and value side by side.
+
+    Dropout falls on the result and, with `twice`, on the hidden units as well: vision models and the LRA models do that,
+    GPT-2 and BERT do not."""
 
     group = "mlp"
 
-    def __init__(self, width: int, spec: Mlp, rates: Rates = Rates()) -> None:
+    def __init__(self, width: int, spec: Mlp, rates: Rates = Rates(), *, twice: bool = True) -> None:
         super().__init__()
         self.spec = spec
         self.act = ACTS[spec.act]
         self.inp = nn.Linear(width, 2 * spec.mlp_dim if spec.gated else spec.mlp_dim, bias=spec.bias)
+        self.hidden_drop = nn.Dropout(rates.dropout if twice else 0.0)
         self.drop = nn.Dropout(rates.dropout)
         self.out = nn.Linear(spec.mlp_dim, width, bias=spec.bias)
 
@@ -41,4 +45,4 @@ class MlpBlock(nn.Module):
             hidden = self.act(gate) * value
         else:
             hidden = self.act(hidden)
-        return self.drop(self.out(self.drop(hidden)))
+        return self.drop(self.out(self.hidden_drop(hidden)))

@@ -20,6 +20,13 @@ class UnitNorm(nn.Module):
         return x * (self.scale / x.norm(dim=-1, keepdim=True).clamp_min(self.eps))
 
 
+class RmsNorm(nn.RMSNorm):
+    """RMS norm in its weight's precision: a half-precision residual stream would leave the fused kernel otherwise."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return super().forward(x.to(self.weight.dtype))
+
+
 def make_norm(norm: Norm | None, width: int) -> nn.Module:
     """The module a `Norm` describes, over the last dimension (`batch`: over channels of an image); None: identity."""
     if norm is None:
@@ -29,7 +36,7 @@ def make_norm(norm: Norm | None, width: int) -> nn.Module:
         case "layer":
             module = nn.LayerNorm(width, eps=norm.eps)
         case "rms":
-            module = nn.RMSNorm(width, eps=norm.eps)
+            module = RmsNorm(width, eps=norm.eps)
         case "batch":
             module = nn.BatchNorm2d(width, eps=norm.eps)
         case "unit":

@@ -34,8 +34,17 @@ def attend(
 ) -> Float[Tensor, "batch heads tokens head_dim"]:
     """softmax(q k^T * scale) v; scale defaults to 1/sqrt(head_dim). `mask` is boolean, True where a key may be seen.
 
+    `causal`: the queries are the last of the keys' positions, and each sees the keys up to its own.
     `fused=False` materialises the attention map, as the audits of memory need it."""
+    tokens, keys = q.shape[-2], k.shape[-2]
+    if causal and (mask is not None or tokens != keys):  # the kernels' own triangle takes no mask and is square
+        causal = False
+        if tokens > 1:  # a single query is the last and sees every key
+            mask = triangle(tokens, keys, mask, q.device)
     grouped = k.shape[1] != q.shape[1]
+    if grouped and (mask is not None or not fused):  # no fused kernel takes both shared keys and a mask
+        k, v = (t.repeat_interleave(q.shape[1] // t.shape[1], dim=1) for t in (k, v))
+        grouped = False
     if fused:
         if backend(q, mask=mask is not None, grouped=grouped) == "cudnn":
             return aten._scaled_dot_product_cudnn_attention(
@@ -44,12 +53,17 @@ def attend(
         return F.scaled_dot_product_attention(
             q, k, v, attn_mask=mask, dropout_p=dropout, is_causal=causal, scale=scale, enable_gqa=grouped
         )
-    if grouped:
-        k, v = (t.repeat_interleave(q.shape[1] // t.shape[1], dim=1) for t in (k, v))
     scores = (q * (q.shape[-1] ** -0.5 if scale is None else scale)) @ k.transpose(-2, -1)
     if causal:
-        seen = torch.ones(scores.shape[-2:], dtype=torch.bool, device=q.device).tril()
-        mask = seen if mask is None else mask & seen
+        mask = triangle(tokens, keys, None, q.device)
     if mask is not None:
         scores = scores.masked_fill(~mask, float("-inf"))
     return F.dropout(scores.softmax(dim=-1), dropout) @ v
+
+
+def triangle(tokens: int, keys: int, mask: Tensor | None, device: torch.device) -> Tensor:
+    """Which keys each of the last `tokens` positions sees: those up to its own that `mask` lets through.
+
+    Padding sees itself, so that no row is empty and none becomes NaN."""
+    seen = torch.ones(tokens, keys, dtype=torch.bool, device=device).tril(keys - tokens)
+    return seen if mask is None else (mask | seen.triu(keys - tokens)) & seen

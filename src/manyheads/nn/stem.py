@@ -14,6 +14,7 @@ from manyheads.arch.check import conv_side
 from .inputs import check_image
 from .mlp import ACTS
 from .norm import make_norm
+from .stream import into_stream
 
 
 class StemConv(nn.Module):
@@ -78,6 +79,7 @@ class ConvStem(nn.Module):
     def __init__(self, spec: parts.ConvStem) -> None:
         super().__init__()
         self.spec = spec
+        self.half_stream = False
         channels = (spec.channels, *(conv.out for conv in spec.convs))
         self.convs = nn.ModuleList(StemConv(c, conv) for c, conv in zip(channels, spec.convs, strict=False))
         grid = spec.image
@@ -91,4 +93,4 @@ class ConvStem(nn.Module):
         for conv in self.convs:
             x = conv(x)
         x = x.flatten(2).transpose(1, 2)
-        return x if self.positions is None else x + self.positions()
+        return into_stream(x if self.positions is None else x + self.positions(), self.half_stream)

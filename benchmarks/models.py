@@ -1,0 +1,212 @@
+"""`python -m benchmarks.models`: our models beside timm's, transformers' and a plain GPT, training and batch-1 inference.
+
+Same loop, same loss, same optimizer, bf16 autocast and torch.compile for all on a GPU; float32 eager on a CPU.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from manyheads.arch import families, zoo
+from manyheads.arch.redesign import redesign
+from manyheads.arch.spec import Arch
+from manyheads.models.build import build
+from manyheads.nn.stream import half_stream
+
+from .measure import Contestant, race, write
+from .plain_gpt import PlainGPT
+
+Step = Callable[[], Any]
+LEAN_VIT = redesign(zoo.get("vit_b"), depth=7, heads=16, mlp_dim=1536)
+VOCAB = 50304
+
+
+def train_step(model: nn.Module, batch: Tensor, labels: Tensor, logits: Callable[[Any], Tensor] = lambda out: out) -> Step:
+    """A whole training step: forward, loss, backward, fused AdamW."""
+    model = model.cuda().train()
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, fused=True)
+
+    def loss_of(x: Tensor, y: Tensor) -> Tensor:
+        with torch.autocast("cuda", dtype=torch.bfloat16):
+            out = logits(model(x))
+            return F.cross_entropy(out.flatten(0, -2), y.flatten())
+
+    compiled = torch.compile(loss_of)
+
+    def step() -> None:
+        loss = compiled(batch, labels)
+        loss.backward()
+        optimizer.step()
+        optimizer.zero_grad(set_to_none=True)
+
+    return step
+
+
+def wide_timm(depth: int, heads: int, head_dim: int, mlp_ratio: float) -> nn.Module:
+    """timm's ViT-B with heads of any size, by the subclass its constructor accepts."""
+    import timm
+    from timm.layers import Attention
+
+    class Wide(Attention):
+        def __init__(self, *args: Any, **kwargs: Any) -> None:
+            super().__init__(*args, **(kwargs | {"attn_head_dim": head_dim}))
+
+    return timm.create_model("vit_base_patch16_224", depth=depth, num_heads=heads, mlp_ratio=mlp_ratio, attn_layer=Wide)
+
+
+def images(batch: int, size: int = 224) -> tuple[Tensor, Tensor]:
+    """Random images and labels on the GPU."""
+    return torch.randn(batch, 3, size, size, device="cuda"), torch.randint(0, 1000, (batch,), device="cuda")
+
+
+def vision(case: str, batch: int, arch: Arch, peers: dict[str, Callable[[], nn.Module]]) -> dict[str, Any]:
+    """Training of one vision model beside its peers."""
+    x, y = images(batch)
+    contestants = ours(arch, x, y)
+    for name, make in peers.items():
+        pick = (lambda out: out.logits) if name.startswith("transformers") else (lambda out: out)
+        contestants.append(Contestant(name, lambda make=make, pick=pick: train_step(make(), x, y, pick)))
+    return race(case, contestants, work=batch, unit="img/s")
+
+
+def ours(arch: Arch, x: Tensor, y: Tensor) -> list[Contestant]:
+    """Our model with its residual stream in half precision, and in float32 as the peers have it."""
+    return [Contestant("manyheads", lambda: train_step(half_stream(build(arch, device="cuda")), x, y)),
+            Contestant("manyheads fp32 stream", lambda: train_step(build(arch, device="cuda"), x, y))]
+
+
+def hf_vit() -> nn.Module:
+    """transformers' ViT-B with fused attention."""
+    from transformers import ViTConfig, ViTForImageClassification
+
+    config = ViTConfig(num_labels=1000, hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0)
+    config._attn_implementation = "sdpa"
+    return ViTForImageClassification(config)
+
+
+def hf_gpt2(depth: int, heads: int, tokens: int) -> nn.Module:
+    """transformers' GPT-2 with fused attention and no dropout."""
+    from transformers import GPT2Config, GPT2LMHeadModel
+
+    config = GPT2Config(vocab_size=VOCAB, n_layer=depth, n_head=heads, n_positions=tokens, resid_pdrop=0.0, embd_pdrop=0.0,
+                        attn_pdrop=0.0, use_cache=False)
+    config._attn_implementation = "sdpa"
+    return GPT2LMHeadModel(config)
+
+
+def gpt(case: str, batch: int, tokens: int, depth: int, heads: int, peers: tuple[str, ...]) -> dict[str, Any]:
+    """Training of a width-768 GPT beside transformers' and the plain one."""
+    ids = torch.randint(0, VOCAB, (batch, tokens + 1), device="cuda")
+    x, y = ids[:, :-1].contiguous(), ids[:, 1:].contiguous()
+    arch = families.gpt2(768, depth, heads, 64, 3072, vocab=VOCAB, tokens=tokens, positions=tokens)
+    made: dict[str, Callable[[], nn.Module]] = {
+        "transformers": lambda: hf_gpt2(depth, heads, tokens),
+        "plain GPT": lambda: PlainGPT(VOCAB, tokens, 768, depth, heads, 64),
+    }
+    contestants = ours(arch, x, y)
+    for name in peers:
+        pick = (lambda out: out.logits) if name == "transformers" else (lambda out: out)
+        contestants.append(Contestant(name, lambda name=name, pick=pick: train_step(made[name](), x, y, pick)))
+    return race(case, contestants, work=batch * tokens, unit="tok/s")
+
+
+def graphed(model: nn.Module, batch: Tensor) -> Step:
+    """Batch-1 inference replayed as one CUDA graph over eager kernels, in bf16."""
+    model = model.cuda().eval().to(torch.bfloat16)
+    with torch.inference_mode():
+        side = torch.cuda.Stream()
+        with torch.cuda.stream(side):
+            for _ in range(3):
+                model(batch)
+        torch.cuda.synchronize()
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            model(batch)
+    return graph.replay
+
+
+def latency() -> list[dict[str, Any]]:
+    """Batch-1 forward on the GPU: ViT-B and lean beside timm."""
+    import timm
+
+    x = torch.randn(1, 3, 224, 224, device="cuda", dtype=torch.bfloat16)
+    cases = {"vit_b": (zoo.get("vit_b"), lambda: timm.create_model("vit_base_patch16_224")),
+             "vit_b_lean": (LEAN_VIT, lambda: wide_timm(7, 16, 64, 2.0))}
+    return [
+        race(f"latency {name} batch 1", [
+            Contestant("manyheads", lambda arch=arch: graphed(build(arch, device="cuda"), x)),
+            Contestant("timm", lambda peer=peer: graphed(peer(), x)),
+        ], work=1, unit="calls/s", steps=50)
+        for name, (arch, peer) in cases.items()
+    ]  # fmt: skip
+
+
+def cpu() -> list[dict[str, Any]]:
+    """Batch-1 forward on the CPU in float32, eager."""
+    import timm
+
+    def call(model: nn.Module, x: Tensor) -> Step:
+        model.eval()
+
+        def step() -> None:
+            with torch.inference_mode():
+                model(x)
+
+        return step
+
+    x = torch.randn(1, 3, 224, 224)
+    results = []
+    for name, arch, peer in (("vit_b", zoo.get("vit_b"), lambda: timm.create_model("vit_base_patch16_224")),
+                             ("vit_b_lean", LEAN_VIT, lambda: wide_timm(7, 16, 64, 2.0))):
+        contestants = [Contestant("manyheads", lambda arch=arch: call(build(arch), x)),
+                       Contestant("timm", lambda peer=peer: call(peer(), x))]
+        results.append(race(f"cpu latency {name} batch 1", contestants, work=1, unit="calls/s", steps=5, rounds=15))
+    return results
+
+
+def cases() -> dict[str, Callable[[], list[dict[str, Any]]]]:
+    """All cases by name."""
+    import timm
+
+    def make(name: str, **settings: Any) -> Callable[[], nn.Module]:
+        return lambda: timm.create_model(name, **settings)
+
+    return {
+        "vit": lambda: [vision("train vit_b batch 256", 256, zoo.get("vit_b"), {"timm": make("vit_base_patch16_224")})],
+        "lean": lambda: [vision("train vit_b_lean batch 256", 256, LEAN_VIT, {"timm": lambda: wide_timm(7, 16, 64, 2.0)})],
+        "hf_vit": lambda: [vision("train vit_b batch 256, HF", 256, zoo.get("vit_b"), {"transformers": hf_vit})],
+        "xcit": lambda: [vision("train xcit_s12 batch 128", 128, zoo.get("xcit_s12"),
+                                {"timm": make("xcit_small_12_p16_224")})],
+        "davit": lambda: [vision("train davit_t batch 128", 128, zoo.get("davit_t"), {"timm": make("davit_tiny")})],
+        "gpt": lambda: [gpt("train gpt2 T=1024", 64, 1024, 12, 12, ("transformers", "plain GPT"))],
+        "lean_gpt": lambda: [gpt("train gpt2_lean 4x16x64 T=1024", 64, 1024, 4, 16, ("plain GPT",))],
+        "latency": latency,
+        "cpu": cpu,
+    }  # fmt: skip
+
+
+def main() -> None:
+    """Run the chosen cases and write the record."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--only", default="", help="comma list of cases; default: all that this machine can run")
+    parser.add_argument("--out", type=Path, default=Path("evidence/bench_models.json"))
+    args = parser.parse_args()
+    known = cases()
+    chosen = args.only.split(",") if args.only else [n for n in known if (n == "cpu") != torch.cuda.is_available()]
+    results = []
+    torch.set_float32_matmul_precision("high")
+    torch._dynamo.config.recompile_limit = 64  # each contestant is one compilation of the same loss function
+    for name in chosen:
+        results += known[name]()
+        write(args.out, results)
+
+
+if __name__ == "__main__":
+    main()

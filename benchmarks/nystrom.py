@@ -1,0 +1,89 @@
+"""`python -m benchmarks.nystrom`: Nyström attention forward and backward beside transformers' and beside exact attention.
+
+The LRA shapes: batch 32, head_dim 32, 2 heads, 64 landmarks. The crossover against fused exact attention is stated as
+it is measured.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from manyheads.arch.parts import Attention, Nystrom, Softmax
+from manyheads.nn.attention import SoftmaxAttention
+from manyheads.nn.nystrom import NystromAttention
+
+from .measure import Contestant, race, write
+
+
+def both_ways(module: nn.Module, x: Tensor, call: Callable[[nn.Module, Tensor], Tensor], *, amp: bool, fast: bool
+              ) -> Callable[[], Any]:
+    """Forward and backward of one attention."""
+
+    def forward(t: Tensor) -> Tensor:
+        with torch.autocast(x.device.type, dtype=torch.bfloat16, enabled=amp):
+            return call(module, t).float().square().mean()
+
+    run = torch.compile(forward) if fast else forward
+
+    def step() -> None:
+        run(x).backward()
+        module.zero_grad(set_to_none=True)
+        x.grad = None
+
+    return step
+
+
+def theirs(width: int, heads: int, tokens: int, landmarks: int, conv: int) -> nn.Module:
+    """transformers' self-attention of the same shape, without its output projection."""
+    from transformers import NystromformerConfig
+    from transformers.models.nystromformer.modeling_nystromformer import NystromformerSelfAttention
+
+    config = NystromformerConfig(hidden_size=width, num_attention_heads=heads, num_landmarks=landmarks,
+                                 segment_means_seq_len=tokens, conv_kernel_size=conv or None,
+                                 attention_probs_dropout_prob=0.0)
+    return NystromformerSelfAttention(config)
+
+
+def case(tokens: int, heads: int, batch: int, device: str, fast: bool, amp: bool) -> dict[str, Any]:
+    """One length."""
+    width, landmarks = heads * 32, 64
+    x = torch.randn(batch, tokens, width, device=device, requires_grad=True)
+
+    def ours(mix: Nystrom | Softmax, kind: type[nn.Module]) -> Callable[[], Callable[[], Any]]:
+        def make() -> Callable[[], Any]:
+            module = kind(width, Attention(heads, 32, mix=mix)).to(device)
+            return both_ways(module, x, lambda m, t: m(t), amp=amp, fast=fast)
+
+        return make
+
+    contestants = [
+        Contestant("manyheads", ours(Nystrom(landmarks), NystromAttention)),
+        Contestant("transformers", lambda: both_ways(theirs(width, heads, tokens, landmarks, 0).to(device), x,
+                                                     lambda m, t: m(t)[0], amp=amp, fast=fast)),
+        Contestant("exact, fused", ours(Softmax(), SoftmaxAttention)),
+    ]
+    return race(f"nystrom N={tokens} h={heads}", contestants, work=batch, unit="seq/s", steps=5, rounds=7)
+
+
+def main() -> None:
+    """Run all lengths and write the record."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--out", type=Path, default=Path("evidence/bench_nystrom.json"))
+    parser.add_argument("--tokens", default="1024,2048,4096,8192,16384")
+    parser.add_argument("--batch", type=int, default=32)
+    args = parser.parse_args()
+    gpu = torch.cuda.is_available()
+    results = []
+    for tokens in map(int, args.tokens.split(",")):
+        results.append(case(tokens, 2, args.batch, "cuda" if gpu else "cpu", fast=gpu, amp=gpu))
+        write(args.out, results)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,86 @@
+"""GPT-2 in two dialects: OpenAI's (2019: tied head, GELU, biases everywhere) and the TinyStories one (an untied head
+with a bias, ReLU, no bias on queries, keys and values)."""
+
+from __future__ import annotations
+
+from jaxtyping import Bool, Float, Int
+from torch import Tensor, nn
+
+from manyheads.arch.parts import Attention, Layer, Lm, Mlp, Token
+from manyheads.arch.spec import Arch
+from manyheads.nn.attention import SoftmaxAttention
+from manyheads.nn.branch import Branch
+from manyheads.nn.embed import TokenEmbed
+from manyheads.nn.heads import LmHead
+from manyheads.nn.inputs import check_mask
+from manyheads.nn.mlp import MlpBlock
+from manyheads.nn.rates import Rates, rising
+
+from .init import embeddings, linears
+
+
+class Block(nn.Module):
+    """Causal attention, then MLP, each a residual branch."""
+
+    def __init__(self, width: int, layer: Layer, rates: Rates, path: float) -> None:
+        super().__init__()
+        attention, mlp = layer
+        assert isinstance(attention.op, Attention)
+        assert isinstance(mlp.op, Mlp)
+        self.attention = Branch(width, attention, SoftmaxAttention(width, attention.op, rates), path)
+        self.mlp = Branch(width, mlp, MlpBlock(width, mlp.op, rates, twice=False), path)
+
+    def forward(self, x: Float[Tensor, "batch tokens width"], mask: Tensor | None) -> Float[Tensor, "batch tokens width"]:
+        """One layer; `mask` is True where a key may be seen."""
+        return self.mlp(self.attention(x, mask))
+
+
+class GPT2(nn.Module):
+    """Tokens and learned positions, blocks, the next token."""
+
+    def __init__(self, arch: Arch, rates: Rates = Rates()) -> None:
+        super().__init__()
+        self.arch = arch
+        width = arch.stages[0].width
+        assert isinstance(arch.embed, Token)
+        assert isinstance(arch.head, Lm)
+        # The head's bias tells the dialects apart: OpenAI's has none, tied or not.
+        self.openai = not arch.head.bias
+        self.embed = TokenEmbed(width, arch.embed, arch.stages[0].tokens)
+        self.drop = nn.Dropout(rates.dropout if self.openai else 0.0)
+        layers = [layer for stage in arch.stages for _ in range(stage.depth) for layer in stage.unit]
+        paths = rising(rates.path, len(layers))
+        self.blocks = nn.ModuleList(Block(width, layer, rates, path) for layer, path in zip(layers, paths, strict=True))
+        self.head = LmHead(width, arch.embed.vocab, arch.head)
+
+    def features(
+        self, ids: Int[Tensor, "batch tokens"], mask: Bool[Tensor, "batch tokens"] | None = None
+    ) -> Float[Tensor, "batch tokens width"]:
+        """Tokens after the last block, before the final norm. `mask` is True for a real token, False for padding."""
+        x = self.drop(self.embed(ids))
+        if mask is not None:
+            check_mask(mask, ids)
+            mask = mask[:, None, None]
+        for block in self.blocks:
+            x = block(x, mask)
+        return x
+
+    def forward(
+        self, ids: Int[Tensor, "batch tokens"], mask: Bool[Tensor, "batch tokens"] | None = None
+    ) -> Float[Tensor, "batch tokens vocab"]:
+        """Logits of the token that follows each. `mask` is True for a real token, False for padding."""
+        return self.head(self.features(ids, mask), self.embed.vocab.weight)
+
+    def init(self) -> None:
+        """Every matrix and table N(0, 0.02), biases 0. OpenAI's dialect divides the std of what writes into the residual
+        stream by sqrt(2 depth), the number of branches that add up there."""
+        linears(self, std=0.02, cut=False)
+        embeddings(self, std=0.02)
+        if self.head.weight is not None:
+            nn.init.normal_(self.head.weight, std=0.02)
+        if self.head.bias is not None:
+            nn.init.zeros_(self.head.bias)
+        if self.openai:
+            for block in self.blocks:
+                for out in (block.attention.op.out, block.mlp.op.out):
+                    nn.init.normal_(out.weight, std=0.02 / (2 * len(self.blocks)) ** 0.5)

@@ -1,0 +1,96 @@
+"""Llama (2302.13971, 2407.21783) and its kin, such as Qwen3 (2505.09388): rotary positions, RMS norm, gated MLP,
+grouped queries, and where the record says so a norm of queries and keys."""
+
+from __future__ import annotations
+
+from jaxtyping import Bool, Float, Int
+from torch import Tensor, nn
+
+from manyheads.arch.parts import Attention, Layer, Lm, Mlp, Rope, RopeLlama3, Softmax, Token
+from manyheads.arch.spec import Arch
+from manyheads.nn.attention import SoftmaxAttention
+from manyheads.nn.branch import Branch
+from manyheads.nn.embed import TokenEmbed
+from manyheads.nn.heads import LmHead
+from manyheads.nn.inputs import check_mask
+from manyheads.nn.mlp import MlpBlock
+from manyheads.nn.rates import Rates, rising
+from manyheads.nn.rope import Rotary
+
+from .init import embeddings, linears
+
+
+class Block(nn.Module):
+    """Causal attention with rotary positions, then a gated MLP, each a residual branch."""
+
+    def __init__(self, width: int, layer: Layer, rates: Rates, path: float) -> None:
+        super().__init__()
+        attention, mlp = layer
+        assert isinstance(attention.op, Attention)
+        assert isinstance(mlp.op, Mlp)
+        self.attention = Branch(width, attention, SoftmaxAttention(width, attention.op, rates), path)
+        self.mlp = Branch(width, mlp, MlpBlock(width, mlp.op, rates), path)
+
+    def forward(
+        self, x: Float[Tensor, "batch tokens width"], mask: Tensor | None, rotary: Float[Tensor, "tokens 2 head_dim"]
+    ) -> Float[Tensor, "batch tokens width"]:
+        """One layer; `mask` is True where a key may be seen."""
+        return self.mlp(self.attention(x, mask, rotary))
+
+
+class Llama(nn.Module):
+    """Tokens, blocks, the next token. Positions enter in the attention alone."""
+
+    def __init__(self, arch: Arch, rates: Rates = Rates()) -> None:
+        super().__init__()
+        self.arch = arch
+        width, tokens = arch.stages[0].width, arch.stages[0].tokens
+        assert isinstance(arch.embed, Token)
+        assert isinstance(arch.head, Lm)
+        self.embed = TokenEmbed(width, arch.embed, tokens)
+        self.drop = nn.Dropout(rates.dropout)
+        layers = [layer for stage in arch.stages for _ in range(stage.depth) for layer in stage.unit]
+        paths = rising(rates.path, len(layers))
+        self.blocks = nn.ModuleList(Block(width, layer, rates, path) for layer, path in zip(layers, paths, strict=True))
+        kinds = [rotary_of(layer) for layer in layers]
+        turns = list(dict.fromkeys(kinds))  # layers of one head_dim share one table
+        self.rotary = nn.ModuleList(Rotary(rope, head_dim, tokens) for rope, head_dim in turns)
+        self.turns = [turns.index(kind) for kind in kinds]
+        self.head = LmHead(width, arch.embed.vocab, arch.head)
+
+    def features(
+        self, ids: Int[Tensor, "batch tokens"], mask: Bool[Tensor, "batch tokens"] | None = None
+    ) -> Float[Tensor, "batch tokens width"]:
+        """Tokens after the last block, before the final norm. `mask` is True for a real token, False for padding."""
+        x = self.drop(self.embed(ids))
+        if mask is not None:
+            check_mask(mask, ids)
+            mask = mask[:, None, None]
+        tables = [rotary(0, ids.shape[1]) for rotary in self.rotary]
+        for block, i in zip(self.blocks, self.turns, strict=True):
+            x = block(x, mask, tables[i])
+        return x
+
+    def forward(
+        self, ids: Int[Tensor, "batch tokens"], mask: Bool[Tensor, "batch tokens"] | None = None
+    ) -> Float[Tensor, "batch tokens vocab"]:
+        """Logits of the token that follows each. `mask` is True for a real token, False for padding."""
+        return self.head(self.features(ids, mask), self.embed.vocab.weight)
+
+    def init(self) -> None:
+        """transformers' defaults: every matrix and the vocabulary N(0, 0.02), biases 0, norms 1."""
+        linears(self, std=0.02, cut=False)
+        embeddings(self, std=0.02)
+        if self.head.weight is not None:
+            nn.init.normal_(self.head.weight, std=0.02)
+        if self.head.bias is not None:
+            nn.init.zeros_(self.head.bias)
+
+
+def rotary_of(layer: Layer) -> tuple[Rope | RopeLlama3, int]:
+    """The rotary positions of a layer's attention, and the head_dim they turn."""
+    op = layer[0].op
+    assert isinstance(op, Attention)
+    assert isinstance(op.mix, Softmax)
+    assert op.mix.rope is not None, "a Llama has rotary positions"
+    return op.mix.rope, op.head_dim

@@ -1,0 +1,133 @@
+"""Nyströmformer (2102.03902): the encoder of the LRA tasks, its two-document form, and the one in transformers.
+
+LRA's is pre-norm, pools the mean of the tokens and has a hidden layer before the classes; transformers' is post-norm,
+has segment types and a norm behind the embedding, and reads the first token. `Softmax` in place of `Nystrom` is the
+exact peer of either.
+"""
+
+from __future__ import annotations
+
+from jaxtyping import Bool, Float, Int
+from torch import Tensor, nn
+
+from manyheads.arch.errors import UserError
+from manyheads.arch.parts import Attention, Classify, Layer, Mlp, Nystrom, Pair, Softmax, Token
+from manyheads.arch.spec import Arch, layers
+from manyheads.nn.attention import SoftmaxAttention
+from manyheads.nn.branch import Branch
+from manyheads.nn.embed import TokenEmbed
+from manyheads.nn.heads import ClassifyHead, PairHead
+from manyheads.nn.inputs import check_mask
+from manyheads.nn.mlp import MlpBlock
+from manyheads.nn.nystrom import NystromAttention
+from manyheads.nn.rates import Rates, rising
+
+from .init import embeddings, linears
+
+
+class Block(nn.Module):
+    """Attention, then MLP, each a residual branch."""
+
+    def __init__(self, width: int, layer: Layer, rates: Rates, path: float) -> None:
+        super().__init__()
+        attention, mlp = layer
+        assert isinstance(attention.op, Attention)
+        assert isinstance(mlp.op, Mlp)
+        op: NystromAttention | SoftmaxAttention
+        match attention.op.mix:
+            case Nystrom():
+                op = NystromAttention(width, attention.op, rates)
+            case Softmax(causal=False, rope=None):
+                op = SoftmaxAttention(width, attention.op, rates)
+            case mix:
+                raise UserError(f"a nystromformer cannot mix tokens by {mix}; write Nystrom(...), or Softmax() for its "
+                                "exact peer")
+        self.attention = Branch(width, attention, op, path)
+        self.mlp = Branch(width, mlp, MlpBlock(width, mlp.op, rates), path)
+
+    def forward(
+        self, x: Float[Tensor, "batch tokens width"], mask: Bool[Tensor, "batch tokens"] | None
+    ) -> Float[Tensor, "batch tokens width"]:
+        softmax = isinstance(self.attention.op, SoftmaxAttention)
+        return self.mlp(self.attention(x, mask[:, None, None] if softmax and mask is not None else mask))
+
+
+class Nystromformer(nn.Module):
+    """Tokens, blocks, and a head: `Classify`, or `Pair` for two documents through one encoder.
+
+    A padding mask is always the caller's: no token id stands for padding by itself. Padding changes no real token's
+    result, and pooling divides by the number of real tokens."""
+
+    def __init__(self, arch: Arch, rates: Rates = Rates()) -> None:
+        super().__init__()
+        self.arch = arch
+        width, head = arch.stages[0].width, arch.head
+        assert isinstance(arch.embed, Token)
+        assert isinstance(head, Classify | Pair)
+        self.embed = TokenEmbed(width, arch.embed, arch.stages[0].tokens)
+        self.drop = nn.Dropout(rates.dropout)
+        self.layers = [layer for stage in arch.stages for _ in range(stage.depth) for layer in layers(stage)]
+        paths = rising(rates.path, len(self.layers))
+        self.blocks = nn.ModuleList(
+            Block(width, layer, rates, path) for layer, path in zip(self.layers, paths, strict=True)
+        )
+        self.head: ClassifyHead | PairHead
+        if isinstance(head, Pair):
+            self.head = PairHead(width, head)
+        else:
+            self.head = ClassifyHead(width, head, rates if head.pool == "class" else Rates())  # LRA's drops nothing
+
+    def features(
+        self,
+        ids: Int[Tensor, "batch tokens"],
+        mask: Bool[Tensor, "batch tokens"] | None = None,
+        types: Int[Tensor, "batch tokens"] | None = None,
+    ) -> Float[Tensor, "batch tokens width"]:
+        """Tokens after the last block. `mask` is True for a real token; without `types` all are of segment 0."""
+        x = self.drop(self.embed(ids, types))
+        if mask is not None:
+            check_mask(mask, ids)
+        for block in self.blocks:
+            x = block(x, mask)
+        return x
+
+    def forward(
+        self,
+        ids: Int[Tensor, "batch tokens"] | Int[Tensor, "batch 2 tokens"],
+        mask: Bool[Tensor, "batch tokens"] | Bool[Tensor, "batch 2 tokens"] | None = None,
+        types: Int[Tensor, "batch tokens"] | None = None,
+    ) -> Float[Tensor, "batch classes"]:
+        """Logits of the classes. A pair model takes both documents as batch x 2 x tokens, masked alike, and reads them
+        as one batch twice as large."""
+        if isinstance(self.head, ClassifyHead):
+            return self.head(self.features(ids, mask, types), mask)
+        if ids.ndim != 3 or ids.shape[1] != 2 or (mask is not None and mask.shape != ids.shape):
+            shapes = f"{tuple(ids.shape)}" + (f" with a mask of {tuple(mask.shape)}" if mask is not None else "")
+            raise UserError(f"token ids are of shape {shapes}; this model compares two documents: batch x 2 x tokens, "
+                            "the mask the same")
+        ids, mask = ids.flatten(0, 1), None if mask is None else mask.flatten(0, 1)
+        pooled = mean(self.head.norm(self.features(ids, mask, types)), mask)
+        return self.head(*pooled.unflatten(0, (-1, 2)).unbind(1))
+
+    def init(self) -> None:
+        """LRA's: tables N(0, 0.02), the rest as PyTorch starts it. Post-norm, transformers': every matrix, filter and
+        table N(0, 0.02), biases 0."""
+        embeddings(self, std=0.02)
+        post = self.layers[0][0].place == "post"
+        if post:
+            linears(self, std=0.02, cut=False)
+        for part in self.modules():
+            if isinstance(part, nn.Linear | nn.LayerNorm) and not post:
+                part.reset_parameters()
+            elif isinstance(part, NystromAttention):
+                part.reset_skip(0.02 if post else None)
+
+
+def mean(
+    x: Float[Tensor, "batch tokens width"], mask: Bool[Tensor, "batch tokens"] | None
+) -> Float[Tensor, "batch width"]:
+    """Mean over the real tokens."""
+    if mask is None:
+        return x.mean(dim=1)
+    weight = mask.to(x.dtype)[..., None]
+    return (x * weight).sum(dim=1) / weight.sum(dim=1)

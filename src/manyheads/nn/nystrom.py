@@ -1,0 +1,173 @@
+"""Nyström attention (2102.03902): softmax attention through a few landmarks, at a cost linear in tokens.
+
+    softmax(q k^T) v  ~  F1 (Z (F3 v)),   F1 = softmax(q k~^T),   F2 = softmax(q~ k~^T),   F3 = softmax(q~ k^T)
+
+q~ and k~ are the means of `landmarks` segments of consecutive tokens and Z is an iterated pseudo-inverse of F2. What a
+sample gives depends on its own real tokens alone: Z starts from each matrix's own norm, and segments divide the real
+tokens, wherever the padding ends.
+"""
+
+from __future__ import annotations
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from manyheads.arch.parts import Attention, Nystrom
+
+from .inverse import autocast_off, kernels_run, pseudo_inverse, tile
+from .norm import make_norm
+from .rates import Rates
+from .sdpa import attend
+
+LARGEST = 4096  # numbers of a tile, landmarks x head_dim: beyond, a kernel runs out of shared memory
+
+
+def nystrom(
+    q: Float[Tensor, "batch heads tokens head_dim"],
+    k: Float[Tensor, "batch heads tokens head_dim"],
+    v: Float[Tensor, "batch heads tokens head_dim"],
+    landmarks: int,
+    iterations: int,
+    mask: Bool[Tensor, "batch tokens"] | None = None,
+    *,
+    fused: bool = True,
+) -> Float[Tensor, "batch heads tokens head_dim"]:
+    """F1 (Z (F3 v)), and softmax attention itself where a sample has no more real tokens than landmarks.
+
+    `mask` is True at real tokens; rows of the others are finite and mean nothing. Products associate to the right, so
+    that F3 and F1 are each one attention: landmarks ask all tokens, then all tokens ask the landmarks. No N x N tensor
+    exists and, but for the backend "products", no N x landmarks one. At least float32 throughout: Z enlarges what half
+    precision rounds away. `fused=False` materialises all maps."""
+    # a sequence of nothing but padding counts as real: any finite answer will do, NaN would spread through gradients
+    seen = None if mask is None else mask | ~mask.any(dim=1, keepdim=True)
+    keys = None if seen is None else seen[:, None, None]
+    if q.shape[2] <= landmarks:
+        return attend(q, k, v, mask=keys, fused=fused)
+    how = backend(q, landmarks) if fused else "products"
+    with autocast_off(q.device.type):
+        given, exact = q.dtype, torch.promote_types(q.dtype, torch.float32)
+        if how != "triton":
+            q, k, v = (t.to(exact) if how == "sdpa" else t.to(exact).contiguous() for t in (q, k, v))
+        where = None if mask is None else segments(mask, landmarks)
+        if where is None:
+            q_marks, k_marks = means(q, landmarks), means(k, landmarks)
+        else:
+            q_marks, k_marks = masked_means(q, k, where, landmarks)
+        kernel = (q_marks * q.shape[-1] ** -0.5) @ k_marks.mT
+        inverse = pseudo_inverse(kernel.softmax(dim=-1), iterations)
+        if how == "triton":
+            from .nystrom_ops import few, many
+
+            answers = few(q_marks, k, v, seen)
+            heads = many(q, k_marks, inverse @ answers)
+        else:
+            answers = attend(q_marks, k, v, mask=keys, fused=how == "sdpa")
+            heads = attend(q, k_marks, inverse @ answers, fused=how == "sdpa")
+        if where is not None:
+            assert mask is not None
+            short = (mask & (mask.sum(dim=1, keepdim=True) <= landmarks))[:, None, :, None]
+            own = answers.take_along_dim(where.clamp_min(0)[:, None, :, None], dim=2)  # each landmark is one token
+            heads = torch.where(short, own.to(heads.dtype), heads)
+        return heads.to(given)
+
+
+def backend(q: Float[Tensor, "batch heads tokens head_dim"], landmarks: int) -> str:
+    """How `nystrom` works on such queries: `triton` kernels on a GPU, where PyTorch's float32 attention is slow; there
+    `products` for float64, beyond the sizes a kernel takes and in an exported program; `sdpa` elsewhere."""
+    if q.device.type != "cuda":
+        return "sdpa"
+    return "triton" if kernels_run(q) and tile(landmarks) * tile(q.shape[-1]) <= LARGEST else "products"
+
+
+def means(x: Float[Tensor, "... tokens d"], landmarks: int) -> Float[Tensor, "... landmarks d"]:
+    """Means of `landmarks` segments; the first tokens mod landmarks of them hold one token more than the others."""
+    size, longer = divmod(x.shape[-2], landmarks)
+    exact = torch.promote_types(x.dtype, torch.float32)
+    first, rest = x.split((longer * (size + 1), (landmarks - longer) * size), dim=-2)
+    rest = rest.unflatten(-2, (landmarks - longer, size)).mean(dim=-2, dtype=exact)
+    return torch.cat((first.unflatten(-2, (longer, size + 1)).mean(dim=-2, dtype=exact), rest), dim=-2) if longer else rest
+
+
+def segments(mask: Bool[Tensor, "batch tokens"], landmarks: int) -> Int[Tensor, "batch tokens"]:
+    """The segment of every real token, -1 elsewhere: those of `means` over the real tokens of each sample, in order."""
+    rank = mask.cumsum(dim=1) - 1
+    count = rank[:, -1:] + 1
+    size, longer = count // landmarks, count % landmarks
+    cut = longer * (size + 1)
+    late = longer + (rank - cut) // size.clamp_min(1)
+    return torch.where(mask, torch.where(rank < cut, rank // (size + 1), late), -1)
+
+
+def masked_means(q: Tensor, k: Tensor, where: Int[Tensor, "batch tokens"], landmarks: int) -> tuple[Tensor, Tensor]:
+    """Means of q and of k over the segments `where`, as products with a landmarks x tokens matrix: unlike scattered
+    sums they add in one order always. A segment without tokens gives 0."""
+    q, k = (t.to(torch.promote_types(t.dtype, torch.float32)) for t in (q, k))
+    member = (where[:, None] == torch.arange(landmarks, device=where.device)[:, None]).to(q.dtype)
+    weight = member / member.sum(dim=2, keepdim=True).clamp_min(1)
+    return torch.einsum("bmn,bhnd->bhmd", weight, q), torch.einsum("bmn,bhnd->bhmd", weight, k)
+
+
+class NystromAttention(nn.Module):
+    """out([nystrom(q_h, k_h, v_h) + skip_h * v_h for every head h, side by side]).
+
+    `qkv` is one matrix whose rows are all queries, then all keys, then all values. `skip` is one filter per head of
+    `conv` taps along the sequence, the same for all channels of the head. Attention weights never exist as such, so
+    their dropout does not apply here."""
+
+    group = "attention"
+
+    def __init__(self, width: int, spec: Attention, rates: Rates = Rates()) -> None:
+        super().__init__()
+        assert isinstance(spec.mix, Nystrom)
+        self.spec, self.mix = spec, spec.mix
+        self.fused = True
+        self.qkv = nn.Linear(width, 3 * spec.inner, bias=spec.qkv_bias)
+        self.q_norm = make_norm(spec.qk_norm, spec.head_dim)
+        self.k_norm = make_norm(spec.qk_norm, spec.head_dim)
+        self.skip = nn.Parameter(torch.empty(spec.heads, spec.mix.conv)) if spec.mix.conv else None
+        self.out = nn.Linear(spec.inner, width, bias=spec.out_bias)
+        self.drop = nn.Dropout(rates.dropout)
+        self.reset_skip()
+
+    def reset_skip(self, std: float | None = None) -> None:
+        """Draw the filters: N(0, std), or uniform as a convolution of PyTorch starts."""
+        if self.skip is None:
+            return
+        bound = self.mix.conv**-0.5
+        _ = nn.init.uniform_(self.skip, -bound, bound) if std is None else nn.init.normal_(self.skip, std=std)
+
+    def forward(
+        self, x: Float[Tensor, "batch tokens width"], mask: Bool[Tensor, "batch tokens"] | None = None
+    ) -> Float[Tensor, "batch tokens width"]:
+        spec = self.spec
+        q, k, values = self.qkv(x).split(spec.inner, dim=-1)
+        q, k, v = (t.unflatten(-1, (spec.heads, spec.head_dim)) for t in (q, k, values))
+        q, k, v = self.q_norm(q).transpose(1, 2), self.k_norm(k).transpose(1, 2), v.transpose(1, 2)
+        q, k = q.to(v.dtype), k.to(v.dtype)  # a norm of q and k answers in float32 under autocast
+        heads = nystrom(q, k, v, self.mix.landmarks, self.mix.iterations, mask, fused=self.fused)
+        joined = heads.transpose(1, 2).flatten(2)
+        if self.skip is not None:
+            joined = joined + self.convolve(values, mask)
+        y = self.out(joined)
+        if spec.out_scale != 1.0:
+            y = y * spec.out_scale
+        return self.drop(y)
+
+    def convolve(
+        self, values: Float[Tensor, "batch tokens inner"], mask: Bool[Tensor, "batch tokens"] | None = None
+    ) -> Float[Tensor, "batch tokens inner"]:
+        """`skip` along the sequence, padding taken as 0. Without a kernel it is a depthwise convolution over all inner
+        channels, channels last: 5 times faster on a CPU than one over heads with head_dim as a second dimension."""
+        assert self.skip is not None
+        if kernels_run(values):
+            from .nystrom_ops import conv
+
+            return conv(values, self.skip, mask)
+        taps, inner = self.mix.conv, self.spec.inner
+        values = values if mask is None else values * mask[..., None]
+        image = values.transpose(1, 2).unsqueeze(-1).contiguous(memory_format=torch.channels_last)
+        weight = self.skip.repeat_interleave(self.spec.head_dim, dim=0).view(inner, 1, taps, 1)
+        weight = weight.contiguous(memory_format=torch.channels_last)
+        return F.conv2d(image, weight, padding=(taps // 2, 0), groups=inner).squeeze(-1).transpose(1, 2)
