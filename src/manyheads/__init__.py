@@ -16,10 +16,15 @@ __version__ = "0.1.0"
 
 _HOMES = {
     "Arch": "arch.spec", "UserError": "arch.errors", "zoo": "arch", "cost": "arch.count", "redesign": "arch.redesign",
-    "controls": "arch.controls", "audit": "arch.audit", "build": "models.build", "resolve": "interop.names",
+    "controls": "arch.controls", "audit": "arch.audit",
+    "build": "models.build", "probe": "conditioning.probe", "Probe": "conditioning.monitor",
+    "edit": "arch.redesign", "javascript": "arch.symbol", "resolve": "interop.names",
 }  # fmt: skip
 
-__all__ = ["Arch", "UserError", "audit", "build", "controls", "cost", "redesign", "resolve", "zoo"]
+__all__ = [
+    "Arch", "Probe", "UserError", "audit", "build", "controls", "cost", "edit", "javascript", "probe", "redesign",
+    "resolve", "zoo",
+]  # fmt: skip
 
 
 def __getattr__(name: str) -> Any:

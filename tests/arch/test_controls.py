@@ -21,6 +21,7 @@ def pair(name: str) -> tuple[Arch, Arch]:
 
 OTHERS = {
     "llama": (zoo.get("llama_1b"), redesign(zoo.get("llama_1b"), depth=10, heads=48)),
+    "llama_kv": (zoo.get("llama_1b"), redesign(zoo.get("llama_1b"), depth=10, heads=48, kv_heads=12)),
     "vit_ti": (zoo.get("vit_ti"), redesign(zoo.get("vit_ti"), depth=6, heads=6)),
 }
 

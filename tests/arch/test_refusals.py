@@ -80,7 +80,7 @@ def test_attention(change: dict, says: str) -> None:
         (lambda: replace(VIT, head=Lm()), "needs a Token embedding"),
         (lambda: replace(VIT, head=Classify(pool="max")), "write one of 'class', 'mean'"),
         (lambda: replace(VIT, stages=(replace(VIT.stages[0], unit=()),)), "repeats at least one layer"),
-        (lambda: replace(VIT, stages=(replace(VIT.stages[0], unit=((Mlp(3),),)),)), "write a Residual around it"),
+        (lambda: replace(VIT, stages=(replace(VIT.stages[0], unit=((Mlp(3),),)),)), "write a list of a list of a Residual"),
         (lambda: replace(VIT, stages=(VIT.stages[0], replace(VIT.stages[0], width=5))), "changes only with Downsample"),
         (lambda: replace(VIT, stages=(replace(VIT.stages[0], enter=Downsample()),)), "nothing stands before"),
         (lambda: f.gpt2(64, 1, 2, 32, 128, tokens=99, positions=64), "beyond the 64 positions"),
@@ -146,3 +146,66 @@ def test_broken_files(tmp_path) -> None:
     (tmp_path / "broken.json").write_text('{"family": ')
     with pytest.raises(UserError, match="is not JSON"):
         record.load(tmp_path / "broken.json")
+
+
+VALUES = (None, True, -1, 0, 7, 2.5, "x", [], {}, [[]], {"is": "Norm"}, {"is": []}, {"is": "Attention", "heads": 2})
+
+
+def paths(node, at=()):
+    """Every place in a JSON value."""
+    yield at
+    items = node.items() if isinstance(node, dict) else enumerate(node) if isinstance(node, list) else ()
+    for key, child in items:
+        yield from paths(child, (*at, key))
+
+
+DAMAGED = ("vit_ti", "tnt_s", "volo_d1", "davit_t", "llama_1b", "nystromformer_text", "nearest_neighbor")
+
+
+@pytest.mark.parametrize("name", DAMAGED)
+def test_a_file_damaged_anywhere_is_refused_or_still_a_model(name: str) -> None:
+    """Every value of a saved record replaced by every odd one: a sentence, or a record that can be costed."""
+    from manyheads.arch.count import cost
+
+    whole = record.to_dict(zoo.get(name))
+    for path in list(paths(whole))[1:]:
+        for value in VALUES:
+            data = json.loads(json.dumps(whole))
+            spot = data
+            for key in path[:-1]:
+                spot = spot[key]
+            spot[path[-1]] = value
+            try:
+                arch = record.from_dict(data)
+            except UserError as error:
+                assert str(error)  # noqa: PT017 (either outcome is right)
+            else:
+                assert cost(arch).params.total > 0
+
+
+def test_a_model_without_mlp_can_be_costed_and_not_given_one() -> None:
+    stage = replace(VIT.stages[0], unit=((Residual(Attention(12, 64)),),))
+    bare = replace(VIT, stages=(stage,))
+    assert redesign(bare, heads=16).stages[0].depth == 12
+    with pytest.raises(UserError, match="layers without an MLP"):
+        redesign(bare, mlp_dim=100)
+
+
+def test_what_a_refusal_suggests_is_accepted() -> None:
+    """vit_b split into 18 heads: the head_dims it names work."""
+    for dim in (42, 43):
+        assert redesign(VIT, heads=18, head_dim=dim, policy="split").stages[0].depth == 12
+
+
+def test_shared_keys_and_values_follow_a_split() -> None:
+    llama = zoo.get("llama_1b")
+    thin = redesign(llama, heads=64, policy="split")
+    op = thin.stages[0].unit[0][0].op
+    assert (op.head_dim, op.kv_heads, op.kv_inner) == (32, 16, 512)
+    with pytest.raises(UserError, match="state kv_heads"):
+        redesign(llama, heads=16, policy="split", head_dim=126)
+
+
+def test_redesigned_rank_encoders_stay_averages() -> None:
+    more = redesign(zoo.get("nearest_neighbor"), heads=4)
+    assert more == f.nearest_neighbor(heads=4)

@@ -95,6 +95,10 @@ def test_audit_prints_every_row_and_the_verdict() -> None:
         (("shape", "no/such/arch.json"), "cannot be read"),
         (("shape", "paper:vit_x/lean"), "the paper has no row"),
         (("shape", "timm:vit_base_patch16_224x"), "no model is called"),
+        (("shape", "vit_b", "--controls"), "controls belong to a redesign"),
+        (("shape", "vit_b", "--save", "no/such/folder/x.json"), "cannot be written"),
+        (("shape", "vit_b", "--heads", "100000000", "--policy", "split"), "does not split into 100000000 heads"),
+        (("shape", "x" * 300), "no model is called"),
         (("shape",), "Missing argument"),
         (("shapes",), "No such command"),
     ],
@@ -121,4 +125,38 @@ def test_output_can_be_cut_short() -> None:
     """`manyheads audit | head -1` is not an error."""
     shell = f"{sys.executable} -m manyheads audit | head -1"
     done = subprocess.run(["bash", "-c", shell], capture_output=True, text=True)
+    assert "Traceback" not in done.stderr
+
+
+def test_version() -> None:
+    from manyheads import __version__
+
+    assert run("--version").stdout.strip() == __version__
+
+
+@pytest.mark.parametrize("name", ["m[v2].json", "q[b.json", "a" * 90 + ".json"])
+def test_odd_file_names_are_shown_as_they_are(name: str, tmp_path: Path) -> None:
+    record.save(zoo.get("vit_ti"), tmp_path / name)
+    out = run("shape", name, "--heads", "6", cwd=tmp_path).stdout
+    assert name[:20] in out
+    assert "parameters" in out
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ({"n_head": 0}, "n_head is 0"), ({"n_embd": "768"}, "n_embd is '768'"), ({"n_head": 13}, "is not whole"),
+        ({"head_dim": 10}, "head_dim 10 is ignored by transformers"),
+        ({"architectures": ["GPT2ForTokenClassification"]}, "reads"),
+        ({"architectures": 5}, "write a list of class names"), ({"model_type": "gpt3"}, "did you mean gpt2"),
+        ({"scale_attn_by_inverse_layer_idx": True}, "not one manyheads builds"), ({"n_layer": None}, "lacks n_layer"),
+        ({"activation_function": "quick_gelu"}, "not one manyheads builds"),
+        ({"layer_norm_epsilon": "x"}, "write a number"),
+    ],
+)  # fmt: skip
+def test_a_bad_config_is_a_sentence(change: dict, says: str, tmp_path: Path) -> None:
+    config = {"model_type": "gpt2", "n_embd": 768, "n_layer": 12, "n_head": 12} | change
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    done = run("shape", "config.json", code=2, cwd=tmp_path)
+    assert says in done.stderr
     assert "Traceback" not in done.stderr

@@ -63,7 +63,7 @@ def likely(row: Row) -> Reading:
     found, stated = matching(row), as_stated(row)
     if row.table == 3:
         found = tuple(r for r in found if not r.changes)
-    near = [r for r in stated if row.params is not None and abs(r.params / _value(row) - 1) <= NEAR]
+    near = [r for r in stated if row.figure is not None and abs(r.params / _value(row) - 1) <= NEAR]
     for group in (
         [r for r in found if not r.changes],
         [r for r in found if row.memory and row.table > 3 and _fits(row, r)],
@@ -82,8 +82,8 @@ def as_stated(row: Row) -> tuple[Reading, ...]:
 
 
 def _value(row: Row) -> float:
-    assert row.params is not None
-    return float(row.params) * (1e6 if row.unit == "M" else 1e3)
+    assert row.figure is not None
+    return float(row.figure) * (1e6 if row.unit == "M" else 1e3)
 
 
 def show(count: int, unit: str) -> str:
@@ -93,11 +93,11 @@ def show(count: int, unit: str) -> str:
 
 def _audited(row: Row) -> Audited:
     found, stated, best = matching(row), as_stated(row), likely(row)
-    if row.params is None:
+    if row.figure is None:
         return Audited(row, stated, found, best, "illegible", f"{row.note}; the repository's model has "
                        f"{show(best.params, row.unit)}")
     if best in found and not best.changes:
-        how = agrees(best.params, row.params, row.unit)
+        how = agrees(best.params, row.figure, row.unit)
         policy = {"split": ", heads split: inner stays", "fixed": ", head_dim kept: inner grows"}.get(best.policy, "")
         shorter = f"; truncated, it rounds to {round(best.params / 1e6)}" if how == "truncates" else ""
         return Audited(row, stated, found, best, "match", f"as stated{policy}{shorter}")

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import fields, is_dataclass
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from dataclasses import is_dataclass
+from functools import cache
+from math import isqrt
+from types import UnionType
+from typing import TYPE_CHECKING, Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from .errors import UserError
 from .parts import (
@@ -16,6 +20,7 @@ from .parts import (
     Coordinates,
     Depthwise,
     Downsample,
+    Layer,
     Lm,
     LocalPatch,
     Masked,
@@ -26,7 +31,6 @@ from .parts import (
     Patch,
     Pixel,
     Points,
-    Residual,
     Softmax,
     Stage,
     Token,
@@ -37,18 +41,7 @@ from .spec import attentions, side
 if TYPE_CHECKING:
     from .spec import Arch
 
-ZERO_ALLOWED = {"class_tokens", "positions", "types", "hidden", "conv", "fourier"}
-CHOICES: dict[tuple[str, str], tuple[Any, ...]] = {
-    ("Norm", "kind"): ("layer", "rms", "batch", "unit"),
-    ("Residual", "place"): ("pre", "post"),
-    ("Residual", "rows"): ("all", "class"),
-    ("Mlp", "act"): ("gelu", "gelu_tanh", "relu", "silu", "tanh"),
-    ("Conv", "act"): (None, "gelu", "gelu_tanh", "relu", "silu", "tanh"),
-    ("Classify", "pool"): ("class", "mean"),
-    ("Classify", "act"): ("gelu", "gelu_tanh", "relu", "silu", "tanh"),
-    ("Pair", "act"): ("gelu", "gelu_tanh", "relu", "silu", "tanh"),
-    ("Points", "positions"): ("none", "concat", "add"),
-}
+ZERO_ALLOWED = {"class_tokens", "positions", "types", "hidden", "conv", "fourier", "head_dim"}
 
 
 def check(arch: Arch) -> None:
@@ -64,40 +57,68 @@ def check(arch: Arch) -> None:
 
 
 def _leaves(part: Any, where: str = "") -> None:
-    """Types, ranges and choices of every number and word in the record."""
-    name = type(part).__name__
-    for field in fields(part):
-        value, place = getattr(part, field.name), f"{where}.{field.name}".lstrip(".")
-        want = str(field.type)
-        if (name, field.name) in CHOICES:
-            if value not in CHOICES[name, field.name]:
-                words = ", ".join(repr(c) for c in CHOICES[name, field.name])
-                raise UserError(f"{place} is {value!r}; write one of {words}")
-        elif want in ("int", "int | None") and not (want == "int | None" and value is None):
-            if isinstance(value, bool) or not isinstance(value, int):
-                raise UserError(f"{place} is {value!r}; write a whole number")
-            least = 0 if field.name in ZERO_ALLOWED or field.name == "head_dim" else 1
+    """Types, ranges and choices of every number, word and part in the record, from the annotations of `parts`."""
+    kind: type = type(part)
+    for name, hint in _hints(kind).items():
+        value, place = getattr(part, name), f"{where}.{name}".lstrip(".")
+        if not _conforms(value, hint):
+            raise UserError(f"{place} is {_shown(value)}; write {_described(hint)}")
+        if isinstance(value, int) and not isinstance(value, bool):
+            least = 0 if name in ZERO_ALLOWED or hint is float else 1
             if value < least:
                 raise UserError(f"{place} is {value}; write a number from {least} up")
-        elif want in ("float", "float | None") and not (want == "float | None" and value is None):
-            if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < float("inf"):
-                raise UserError(f"{place} is {value!r}; write a number")
-        elif want == "bool" and not isinstance(value, bool):
-            raise UserError(f"{place} is {value!r}; write true or false")
-        elif isinstance(value, tuple):
-            for i, item in enumerate(value):
-                for j, inner in enumerate(item if isinstance(item, tuple) else (item,)):
-                    spot = f"{place}[{i}]" + (f"[{j}]" if isinstance(item, tuple) else "")
-                    if not is_dataclass(inner):
-                        raise UserError(f"{spot} is {inner!r}; a record of parts is needed there")
-                    _leaves(inner, spot)
-        elif is_dataclass(value) and not isinstance(value, type):
-            _leaves(value, place)
+        for spot, inner in _inside(value, place):
+            _leaves(inner, spot)
+
+
+@cache
+def _hints(kind: type) -> dict[str, Any]:
+    return get_type_hints(kind)
+
+
+def _inside(value: Any, place: str) -> Iterator[tuple[str, Any]]:
+    """The parts that stand in a field, with where they stand."""
+    if isinstance(value, tuple):
+        for i, item in enumerate(value):
+            yield from _inside(item, f"{place}[{i}]")
+    elif is_dataclass(value):
+        yield place, value
+
+
+def _conforms(value: Any, hint: Any) -> bool:
+    """Whether a value is what an annotation says; a whole number also serves as a float, within reason."""
+    origin, options = get_origin(hint), get_args(hint)
+    if origin in (Union, UnionType):
+        return any(_conforms(value, option) for option in options)
+    if origin is Literal:
+        return isinstance(value, str) and value in options
+    if origin is tuple:
+        return isinstance(value, tuple) and all(_conforms(item, options[0]) for item in value)
+    if hint is float:
+        return isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < float("inf")
+    if hint is int:
+        return isinstance(value, int) and not isinstance(value, bool)
+    return isinstance(value, hint)
+
+
+def _described(hint: Any) -> str:
+    """What to write where an annotation stands."""
+    origin, options = get_origin(hint), get_args(hint)
+    if origin in (Union, UnionType):
+        return " or ".join(dict.fromkeys(_described(option) for option in options))
+    if origin is Literal:
+        return "one of " + ", ".join(map(repr, options))
+    if origin is tuple:
+        return f"a list of {_described(options[0])}"
+    words = {int: "a whole number", float: "a number", bool: "true or false", type(None): "null"}
+    return words.get(hint, f"a {hint.__name__}")
+
+
+def _shown(value: Any) -> str:
+    return f"a {type(value).__name__}" if is_dataclass(value) else repr(value)[:80]
 
 
 def _stage(stage: Stage, where: str) -> None:
-    if not isinstance(stage, Stage):
-        raise UserError(f"{where} is a {type(stage).__name__}; write a Stage")
     if not stage.unit:
         raise UserError(f"{where}.unit is empty: a stage repeats at least one layer")
     for i, item in enumerate(stage.unit):
@@ -108,13 +129,11 @@ def _stage(stage: Stage, where: str) -> None:
             _layer(item, f"{where}.unit[{i}]", stage.width, stage.tokens)
 
 
-def _layer(layer: Any, where: str, width: int, tokens: int) -> None:
-    if not isinstance(layer, tuple) or not layer:
+def _layer(layer: Layer, where: str, width: int, tokens: int) -> None:
+    if not layer:
         raise UserError(f"{where} is empty: a layer is a tuple of Residual branches")
     for j, branch in enumerate(layer):
         spot = f"{where}[{j}]"
-        if not isinstance(branch, Residual):
-            raise UserError(f"{spot} is a {type(branch).__name__}; write a Residual around it")
         op = branch.op
         if isinstance(op, Attention | ClassAttention):
             head_dim(op.heads, op.head_dim, width, spot)
@@ -128,13 +147,23 @@ def _layer(layer: Any, where: str, width: int, tokens: int) -> None:
             raise UserError(f"{spot}: place='post' needs a norm to put there; write norm=Norm() or place='pre'")
 
 
+def divisors(number: int) -> list[int]:
+    """All divisors of `number`, in order."""
+    small = [d for d in range(1, isqrt(number) + 1) if number % d == 0]
+    return small + [number // d for d in reversed(small) if d * d != number]
+
+
+def nearest_divisors(number: int, wanted: int) -> list[int]:
+    """The two divisors of `number` nearest to `wanted`."""
+    return sorted(sorted(divisors(number), key=lambda d: abs(d - wanted))[:2])
+
+
 def head_dim(heads: int, given: int, width: int, where: str) -> None:
     """Refuse a head count whose head_dim is not stated, with the numbers that would do."""
     if given:
         return
     if width % heads:
-        whole = [h for h in range(1, 4 * heads) if width % h == 0]
-        close = sorted(sorted(whole, key=lambda h: abs(h - heads))[:2])
+        close = nearest_divisors(width, heads)
         raise UserError(
             f"{where}: width {width} with {heads} heads and no head_dim: {width}/{heads} is not whole. State head_dim, "
             f"e.g. head_dim=64 (inner {64 * heads}), or split the width into {' or '.join(map(str, close))} heads"
@@ -151,8 +180,8 @@ def _attention(op: Attention, where: str, tokens: int) -> None:
         if not isinstance(op.mix, Softmax):
             raise UserError(f"{where}: kv_heads goes with Softmax only, not with {type(op.mix).__name__}; leave it out")
         if op.heads % kv:
-            fits = [h for h in range(1, op.heads + 1) if op.heads % h == 0]
-            raise UserError(f"{where}: {op.heads} heads cannot share {kv} kv_heads evenly; write one of {fits}")
+            raise UserError(f"{where}: {op.heads} heads cannot share {kv} kv_heads evenly; write one of "
+                            f"{divisors(op.heads)}")
     if isinstance(op.mix, Softmax) and op.mix.rope is not None and op.head_dim % 2:
         raise UserError(f"{where}: rotary positions turn pairs of channels; head_dim {op.head_dim} is odd, write "
                         f"{op.head_dim - 1 or 2} or {op.head_dim + 1}")
@@ -222,8 +251,6 @@ def _embed(arch: Arch) -> None:
                 raise UserError(f"concatenated positions need width > dim: width {first.width}, dim {embed.dim}")
             if embed.positions != "concat" and first.width != embed.dim:
                 raise UserError(f"points of R^{embed.dim} enter at width {embed.dim}, not {first.width}")
-        case _:
-            raise UserError(f"embed is a {type(embed).__name__}; write Patch, ConvStem, Pixel, Token or Points")
 
 
 def _stem(convs: tuple[Conv, ...], first: Stage) -> None:
@@ -285,5 +312,3 @@ def _head(arch: Arch) -> None:
         case Coordinates():
             if head.dim > arch.stages[-1].width:
                 raise UserError(f"head.dim is {head.dim}, beyond the width {arch.stages[-1].width}")
-        case _:
-            raise UserError(f"head is a {type(head).__name__}; write Classify, Lm, Masked, Pair or Coordinates")

@@ -1,7 +1,7 @@
 """The arms of an honest comparison. A lean design has more heads *and* fewer layers; the controls take these apart.
 
 Each control says what it matches and by how much it misses (`residual`, relative); one that cannot come within 1 % of
-what it matches is refused.
+what it matches is refused (2 % for `split`, the tolerance at which a pair is called split).
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any
 
 from .errors import UserError
 from .params import params
-from .parts import Attention, ClassAttention, ConvStem, Mlp, Nested, Residual, Softmax, Stage
+from .parts import Attention, ClassAttention, ConvStem, Mlp, Nested, Points, Residual, Softmax, Stage
 from .redesign import policy_of, redesign
 from .spec import Arch, attentions, editable, mlps
 
@@ -57,19 +57,19 @@ def inners(arch: Arch) -> list[int]:
 
 
 def mlp_dims(arch: Arch) -> list[int]:
-    """MLP width of each editable stage."""
-    return _column(arch, lambda stage: mlps(stage)[0].mlp_dim)
+    """MLP width of each editable stage; 0 where it has no MLP."""
+    return _column(arch, lambda stage: next((op.mlp_dim for op in mlps(stage)), 0))
 
 
 def depth_only(original: Arch, lean: Arch) -> Control:
     """Lean's depth and MLP with the original heads: what is left when the heads are taken back."""
-    arch = redesign(lean, heads=heads(original), head_dim=head_dims(original))
+    arch = redesign(original, depth=depths(lean), mlp_dim=mlp_dims(lean))
     return Control("depth_only", arch, "lean's depth", 0.0)
 
 
 def heads_only(original: Arch, lean: Arch) -> Control:
     """The original depth and MLP with lean's heads: what the heads do alone."""
-    arch = redesign(original, heads=heads(lean), head_dim=head_dims(lean))
+    arch = redesign(lean, depth=depths(original), mlp_dim=mlp_dims(original))
     return Control("heads_only", arch, "the original depth", 0.0)
 
 
@@ -89,7 +89,7 @@ def fixed(original: Arch, lean: Arch) -> Control:
 def wide_heads(original: Arch, lean: Arch) -> Control:
     """Lean's inner width from the original number of heads: larger heads in place of more."""
     dims, miss = _nearest_dims(inners(lean), heads(original), lean)
-    arch = redesign(lean, heads=heads(original), head_dim=dims)
+    arch = redesign(depth_only(original, lean).arch, heads=heads(original), head_dim=dims)
     return _within(Control("wide_heads", arch, "lean's inner width", miss))
 
 
@@ -104,7 +104,7 @@ def _nearest_dims(targets: list[int], counts: list[int], arch: Arch) -> tuple[li
 
 def mlp_matched(original: Arch, lean: Arch) -> Control:
     """Lean's depth with the original heads, and the MLP widened until the parameters are lean's."""
-    base = redesign(lean, heads=heads(original), head_dim=head_dims(original))
+    base = depth_only(original, lean).arch
     target, start = params(lean).total, mlp_dims(lean)
 
     def at(scale: int) -> Arch:
@@ -132,7 +132,12 @@ def controls(original: Arch, lean: Arch) -> dict[str, Control]:
     other = fixed if policy_of(original, lean) == "split" else split
     made: dict[str, Control] = {}
     seen: list[tuple[str, Arch]] = [("original", original), ("lean", lean)]
-    for make in (depth_only, heads_only, other, wide_heads, mlp_matched, params_matched):
+    makers = [depth_only, heads_only, other, wide_heads]
+    if all(mlp_dims(lean)):
+        makers.append(mlp_matched)
+        if not isinstance(original.embed, Points):  # points enter at their own dimension: no other width
+            makers.append(params_matched)
+    for make in makers:
         control = make(original, lean)
         twin = next((name for name, arch in seen if arch == control.arch), "")
         made[control.name] = replace(control, same_as=twin)

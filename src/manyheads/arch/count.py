@@ -41,14 +41,13 @@ def head_layers(arch: Arch | Sketch) -> Any:
 
 def cost(arch: Arch | Sketch) -> Cost:
     """All costs of `arch`."""
-    forward, counted = forward_flops(arch), params(arch)
     return Cost(
-        params=counted,
-        forward_flops=forward,
-        training_flops=3 * forward,
+        params=params(arch),
+        forward_flops=forward_flops(arch),
+        training_flops=training_flops(arch),
         activation_bytes_unfused_fp32=activation_bytes(arch, precision="fp32", fused=False),
         activation_bytes_fused_amp=activation_bytes(arch, precision="amp", fused=True),
-        state_bytes=16 * counted.total,
+        state_bytes=state_bytes(arch),
         kv_bytes_per_token=kv_bytes(arch),
         head_layers=head_layers(arch),
     )

@@ -248,9 +248,8 @@ def nearest_neighbor(
     are one attention here with inner = multiplier x width and its output divided by the multiplier."""
     width = dim + position_dim if positions == "concat" else dim
     norm = Norm("unit", 0.0)
-    multiplier = heads * head_dim / width
     layer = (
-        Residual(Attention(heads, head_dim, out_scale=1 / multiplier), norm, "post"),
+        Residual(Attention(heads, head_dim, out_scale=width / (heads * head_dim)), norm, "post"),
         Residual(Mlp(mlp_dim, "relu"), norm, "post"),
     )
     embed = Points(dim, positions)  # type: ignore[arg-type]

@@ -1,6 +1,7 @@
 """Every figure of *Leaner Transformers* as configurations with exact counts.
 
-The plotted values are not in our copy of the paper: a point's `printed` is None unless the text states a number.
+The plotted values are not in our copy of the paper. A point's `printed` is the parameter count that a table or the text
+gives for it, and None where neither does.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from .spec import Arch
 
 @dataclass(frozen=True)
 class Point:
-    """One configuration of a figure."""
+    """One configuration of a figure; `printed` is a parameter count that the text or a table gives for it."""
 
     label: str
     arch: Arch
@@ -37,13 +38,15 @@ class Figure:
     own: bool = False
 
 
-def _point(label: str, arch: Arch) -> Point:
-    return Point(label, arch, params(arch).total)
+def _point(label: str, arch: Arch, printed: float | None = None) -> Point:
+    return Point(label, arch, params(arch).total, printed)
 
 
 def _heads(depth: int) -> list[Point]:
     base = zoo.get("vit_b")
-    return [_point(f"{depth} layers, {h} heads of 64", redesign(base, depth=depth, heads=h)) for h in range(2, 19, 2)]
+    printed = {(8, 14): 61.2e6, (8, 18): 67.4e6}  # section 4.1.1, the ends of a range
+    return [_point(f"{depth} layers, {h} heads of 64", redesign(base, depth=depth, heads=h), printed.get((depth, h)))
+            for h in range(2, 19, 2)]
 
 
 def _mlps(depth: int) -> list[Point]:
@@ -53,7 +56,8 @@ def _mlps(depth: int) -> list[Point]:
 
 def _tables(*tables: int) -> list[Point]:
     ids = [f"{pair}/{role}" for pair in PAIRS for role in ("original", "lean")]
-    return [_point(i, likely(BY_ID[i]).arch) for i in ids if BY_ID[i].table in tables]
+    rows = [BY_ID[i] for i in ids if BY_ID[i].table in tables]
+    return [_point(row.id, likely(row).arch, float(row.params) * 1e6 if row.params else None) for row in rows]
 
 
 def _lra(row: str) -> list[Point]:
@@ -78,8 +82,8 @@ def figures() -> tuple[Figure, ...]:
     """All nine figures."""
     return (
         Figure("fig1", "accuracy against parameters, originals and redesigns of Tables 4 and 5", tuple(_tables(4, 5))),
-        Figure("fig2", "kappa of the attention layers of ViT-B against heads", tuple(_heads(12))),
-        Figure("fig3", "top-1 of ViT-B with 12 and 8 layers against heads", (*_heads(12), *_heads(8))),
+        Figure("fig2", "kappa of ViT-B against heads (2 to 18; even steps are ours)", tuple(_heads(12))),
+        Figure("fig3", "top-1 of ViT-B, 12 and 8 layers, against heads (even steps are ours)", (*_heads(12), *_heads(8))),
         Figure("fig4", "top-1 of ViT-B with 12 and 8 layers against MLP width", (*_mlps(12), *_mlps(8))),
         Figure("fig5", "best configurations at 8 layers and fewer: the paper's are unknown", tuple(_best()), own=True),
         Figure("fig6", "accuracy, parameters and memory of the base vision pairs (Table 4)", tuple(_tables(4))),

@@ -59,9 +59,10 @@ def readings(row_id: str) -> tuple[Reading, ...]:
 
 def matching(row: Row) -> tuple[Reading, ...]:
     """The readings whose count prints as the row's figure."""
-    if row.params is None:
+    figure = row.figure
+    if figure is None:
         return ()
-    return tuple(r for r in readings(row.id) if agrees(r.params, row.params, row.unit))
+    return tuple(r for r in readings(row.id) if agrees(r.params, figure, row.unit))
 
 
 def _reading(base: Arch, arch: Arch, label: str, changes: list[str]) -> Reading:

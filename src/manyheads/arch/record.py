@@ -36,12 +36,14 @@ def from_dict(data: Any) -> Arch:
     """The record that `to_dict` wrote, or that a person wrote by hand: wrong or missing fields are named."""
     if not isinstance(data, dict) or "family" not in data:
         raise UserError("this is not an architecture record: it has no `family`")
-    schema = data.get("schema", SCHEMA)
+    schema = data.get("schema", 1)  # files are numbered from the first one on
     if not isinstance(schema, int) or schema > SCHEMA or schema < 1:
         raise UserError(f"schema {schema!r} is not one this version reads (1 to {SCHEMA}); a newer manyheads wrote it?")
     while schema < SCHEMA:
         data = UPGRADERS[schema](data)
         schema += 1
+    if not isinstance(data.get("stages"), list):
+        raise UserError(f"stages is {json.dumps(data.get('stages'))[:80]}; write a list of Stage")
     wanted = {field.name for field in fields(Arch)}
     _refuse_unknown(data, wanted, "the record")
     missing = sorted(wanted - data.keys() - {"schema"})
@@ -61,7 +63,7 @@ def _part(value: Any, where: str) -> Any:
     if not isinstance(value, dict):
         return value
     kind = value.get("is")
-    if kind not in KINDS:
+    if not isinstance(kind, str) or kind not in KINDS:
         known = nearest(str(kind), KINDS) or f"; known parts: {', '.join(KINDS)}"
         raise UserError(f'{where}: "is": {json.dumps(kind)} is no part of a model{known}')
     given = {name: _part(item, f"{where}.{name}") for name, item in value.items() if name != "is"}
@@ -84,8 +86,12 @@ def save(arch: Arch, path: Path | str) -> None:
     """Write `arch` as JSON, replacing the file in one step."""
     target = Path(path)
     partial = target.with_name(target.name + ".partial")
-    partial.write_text(json.dumps(to_dict(arch), indent=1) + "\n")
-    partial.replace(target)
+    try:
+        partial.write_text(json.dumps(to_dict(arch), indent=1) + "\n")
+        partial.replace(target)
+    except OSError as error:
+        partial.unlink(missing_ok=True)
+        raise UserError(f"{path} cannot be written: {error.strerror or error}") from None
 
 
 def load(path: Path | str) -> Arch:
@@ -101,3 +107,5 @@ def read_json(path: Path | str) -> Any:
         raise UserError(f"{path} cannot be read: {error.strerror or error}") from None
     except (json.JSONDecodeError, UnicodeDecodeError) as error:
         raise UserError(f"{path} is not JSON: {error}") from None
+    except RecursionError:
+        raise UserError(f"{path} is nested too deeply to be a record") from None

@@ -10,9 +10,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, Literal
 
+from .check import divisors, nearest_divisors
 from .errors import UserError
-from .parts import Attention, Layer, Mlp, Nested, Outlook, Residual, Softmax, Stage, Token
-from .spec import Arch, Sketch, attentions, editable, mlps
+from .parts import Attention, Layer, Mlp, Nested, Residual, Softmax, Stage, Token
+from .spec import Arch, Sketch, attentions, editable, layers, mlps
 
 Policy = Literal["fixed", "split"]
 Setting = int | Sequence[int] | None
@@ -46,8 +47,11 @@ def redesign(
     if dims is not None and head_dim is not None and policy == "split":
         _insist_on_split(stages, counts, dims)
     base = arch if tokens is None else _at_tokens(arch, tokens)
+    if policy == "split" and kv_heads is None and counts is not None and dims is not None:
+        kv_heads = _split_kv(stages[0], counts[0], dims[0])
     new = edit(base, depth=depths, heads=counts, head_dim=dims, mlp_dim=hidden, kv_heads=kv_heads)
-    return Arch(arch.family, new.embed, new.stages, new.head)
+    stages_now = tuple(map(_averaged, new.stages)) if arch.family == "nearest_neighbor" else new.stages
+    return Arch(arch.family, new.embed, stages_now, new.head)
 
 
 def edit(
@@ -105,6 +109,10 @@ def _spread(value: Setting, stages: list[Stage], name: str) -> list[int] | None:
     if len(values) != len(stages):
         raise UserError(f"{name} has {len(values)} numbers and the model has {len(stages)} stages; write one per stage, "
                         f"e.g. {','.join(str(_current(stage, name)) for stage in stages)}")
+    if name == "mlp_dim" and not all(mlps(stage) for stage in stages):
+        if not any(values):
+            return None
+        raise UserError("mlp_dim: this model has layers without an MLP; leave it out")
     for number in values:
         if isinstance(number, bool) or not isinstance(number, int) or number < 1:
             raise UserError(f"{name} is {number!r}; write whole numbers from 1 up")
@@ -114,7 +122,9 @@ def _spread(value: Setting, stages: list[Stage], name: str) -> list[int] | None:
 def _current(stage: Stage, name: str) -> int:
     if name == "depth":
         return stage.depth
-    return mlps(stage)[0].mlp_dim if name == "mlp_dim" else int(getattr(attentions(stage)[0], name))
+    if name == "mlp_dim":
+        return next((op.mlp_dim for op in mlps(stage)), 0)
+    return int(getattr(attentions(stage)[0], name))
 
 
 def _head_dim(stage: Stage, heads: int, policy: Policy) -> int:
@@ -125,15 +135,38 @@ def _head_dim(stage: Stage, heads: int, policy: Policy) -> int:
     inner = op.inner
     if inner % heads == 0:
         return inner // heads
-    down, up = inner // heads, inner // heads + 1
-    options = [f"head_dim={d} (inner {d * heads}, {d * heads / inner - 1:+.1%})" for d in (down, up) if d]
-    whole = [h for h in range(1, 4 * heads) if inner % h == 0]
-    close = sorted(sorted(whole, key=lambda h: abs(h - heads))[:2])
+    step = 2 if isinstance(op.mix, Softmax) and op.mix.rope is not None else 1
+    near = [d for d in range(inner // heads - 1, inner // heads + 3)
+            if d > 0 and d % step == 0 and abs(d * heads / inner - 1) <= SPLIT_TOLERANCE]
+    options = [f"head_dim={d} (inner {d * heads}, {d * heads / inner - 1:+.1%})" for d in near]
+    state = f"State {' or '.join(options)}, or split" if options else "Split"
     raise UserError(
-        f"inner {inner} does not split into {heads} heads: {inner}/{heads} is not whole. State {' or '.join(options)}, "
-        f"split into {' or '.join(map(str, close))} heads, or keep head_dim {op.head_dim} with policy 'fixed' "
-        f"(inner {op.head_dim * heads})"
+        f"inner {inner} does not split into {heads} heads: {inner}/{heads} is not whole. {state} into "
+        f"{' or '.join(map(str, nearest_divisors(inner, heads)))} heads, or keep head_dim {op.head_dim} with policy "
+        f"'fixed' (inner {op.head_dim * heads})"
     )
+
+
+def _split_kv(stage: Stage, heads: int, head_dim: int) -> int | None:
+    """Key and value heads that keep their inner width as well when heads are split; refused where none do."""
+    op = attentions(stage)[0]
+    if op.kv_heads is None:
+        return None
+    if op.kv_inner % head_dim or heads % (op.kv_inner // head_dim):
+        raise UserError(f"heads of {head_dim} do not keep the {op.kv_inner} columns of keys and values that {op.kv_heads} "
+                        f"kv_heads of {op.head_dim} have; state kv_heads, one of {divisors(heads)}")
+    return op.kv_inner // head_dim
+
+
+def _averaged(stage: Stage) -> Stage:
+    """The rank experiments average attentions of the model's width: the output's scale follows from inner."""
+
+    def branch(residual: Residual) -> Residual:
+        if not isinstance(residual.op, Attention):
+            return residual
+        return replace(residual, op=replace(residual.op, out_scale=stage.width / residual.op.inner))
+
+    return replace(stage, unit=tuple(tuple(map(branch, layer)) for layer in layers(stage)))
 
 
 def _insist_on_split(stages: list[Stage], counts: list[int] | None, dims: list[int]) -> None:
@@ -153,7 +186,8 @@ def _at_tokens(arch: Arch, tokens: int) -> Arch:
 
 
 def policy_of(original: Arch, other: Arch) -> str:
-    """What `other` did to the heads of `original`: `same`, `split`, `fixed`, or `other` when both sizes moved."""
+    """What `other` did to the heads of `original`: `same`, `split`, `fixed`, `head_dim` or `kv_heads` where only these
+    moved, `other` when heads and head_dim both did, `mixed` when stages differ."""
     kinds = {_pair_policy(a, b) for a, b in zip(_heads(original), _heads(other), strict=False)} - {"same"}
     if not kinds:
         return "same"
@@ -166,19 +200,9 @@ def _heads(arch: Arch) -> list[Attention]:
 
 def _pair_policy(a: Attention, b: Attention) -> str:
     if (a.heads, a.head_dim) == (b.heads, b.head_dim):
-        return "same"
-    if a.heads != b.heads and abs(b.inner / a.inner - 1) <= SPLIT_TOLERANCE:
+        return "same" if a.kv_inner == b.kv_inner else "kv_heads"
+    if a.heads == b.heads:
+        return "head_dim"
+    if abs(b.inner / a.inner - 1) <= SPLIT_TOLERANCE:
         return "split"
     return "fixed" if a.head_dim == b.head_dim else "other"
-
-
-def main_attention(arch: Arch) -> tuple[Stage, Attention]:
-    """The stage and attention that speak for a model: the deepest stage, token-mixing attention first."""
-    stage = max((arch.stages[i] for i in editable(arch)), key=lambda s: s.depth)
-    ops = attentions(stage)
-    return stage, next((op for op in ops if isinstance(op.mix, Softmax)), ops[0])
-
-
-def is_outlook(stage: Stage) -> bool:
-    """Whether a stage mixes by outlook: there inner stays below tokens, and widening it does not help conditioning."""
-    return any(isinstance(op.mix, Outlook) for op in attentions(stage))

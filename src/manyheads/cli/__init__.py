@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from typing import Annotated
 
 import typer
 
 from manyheads.arch.errors import UserError
 
 from .audit import audit
+from .probe import probe
 from .shape import shape
+from .theory import theory
 from .zoo import zoo
 
 app = typer.Typer(
@@ -23,16 +26,23 @@ app = typer.Typer(
 app.command()(zoo)
 app.command()(shape)
 app.command()(audit)
+app.command()(theory)
+app.command()(probe)
 
 
-@app.callback()
-def version(show: bool = typer.Option(False, "--version", help="Print the version and exit.", is_eager=True)) -> None:
-    """Redesign transformers with more heads and fewer layers, and see whether that was a good idea."""
-    if show:
+def _version(wanted: bool) -> None:
+    if wanted:
         from manyheads import __version__
 
         print(__version__)
         raise typer.Exit
+
+
+@app.callback()
+def root(
+    version: Annotated[bool, typer.Option("--version", help="Version.", callback=_version, is_eager=True)] = False,
+) -> None:
+    """Redesign transformers with more heads and fewer layers, and see whether that was a good idea."""
 
 
 def main(argv: Sequence[str] | None = None) -> None:

@@ -27,7 +27,9 @@ def report() -> dict[str, Any]:
     """The whole audit as plain values."""
     from manyheads.arch.audit import audit as audited
     from manyheads.arch.audit import memory, policies
+    from manyheads.arch.controls import depths, head_dims, heads, mlp_dims
     from manyheads.arch.figures import figures
+    from manyheads.arch.paper import RECIPE
     from manyheads.arch.statements import statements
 
     return {
@@ -38,8 +40,11 @@ def report() -> dict[str, Any]:
         "statements": [{name: getattr(s, name) for name in ("id", "where", "printed", "counted", "holds", "reason")}
                        for s in statements()],
         "policies": policies(),
+        "recipe": RECIPE,
         "figures": [{"id": f.id, "shows": f.shows, "own_grid": f.own,
-                     "points": [{"label": p.label, "params": p.params, "printed": p.printed} for p in f.points]}
+                     "points": [{"label": p.label, "params": p.params, "printed": p.printed, "depth": depths(p.arch),
+                                 "heads": heads(p.arch), "head_dim": head_dims(p.arch), "mlp_dim": mlp_dims(p.arch)}
+                                for p in f.points]}
                     for f in figures()],
     }  # fmt: skip
 
@@ -74,7 +79,8 @@ def _print() -> None:
             console.print(f"\nTable {row.table}", highlight=False)
             last = row.table
         colour = {"match": "green", "mismatch": "red"}.get(item.verdict, "yellow")
-        printed = "-" if row.params is None else f"{row.params} {row.unit}"
+        printed = f"({row.change})" if row.params is None and row.change == "same" else "-"
+        printed = printed if row.params is None else f"{row.params} {row.unit}"
         policy = f", most likely {item.likely.policy}" if row.role == "lean" else ""
         console.print(f"  [bold]{row.id}[/]  {row.stated}: printed [bold]{printed}[/], [{colour}]{item.verdict}[/]{policy}",
                       highlight=False)

@@ -31,8 +31,8 @@ def size(count: float) -> str:
 
 
 def each(values: Sequence[object]) -> str:
-    """One value, or one per stage."""
-    return str(values[0]) if len(values) == 1 else ",".join(map(str, values))
+    """One value where all stages agree, or one per stage."""
+    return str(values[0]) if len(set(values)) == 1 else ",".join(map(str, values))
 
 
 def whole_numbers(text: str | None, name: str) -> int | list[int] | None:

@@ -13,8 +13,9 @@ from manyheads.arch import record
 from manyheads.arch.controls import controls, depths, head_dims, heads, inners, mlp_dims
 from manyheads.arch.count import Cost, cost
 from manyheads.arch.params import params
+from manyheads.arch.parts import Stage, Window
 from manyheads.arch.redesign import policy_of, redesign
-from manyheads.arch.spec import Arch, editable
+from manyheads.arch.spec import Arch, attentions, editable
 from manyheads.interop.names import resolve
 
 from .numbers import each, millions, operations, size, whole_numbers
@@ -44,8 +45,10 @@ def shape(
     if kv_heads is not None or any(value is not None for value in edits.values()):
         settings: dict[str, Any] = {name: whole_numbers(v, name.replace("_", "-")) for name, v in edits.items()}
         lean = redesign(original, policy=cast(Literal["fixed", "split"], policy), kv_heads=kv_heads, **settings)
-    elif policy != "fixed":
-        raise typer.BadParameter("a policy needs something to change: add --heads")
+    if policy != "fixed" and heads is None:
+        raise typer.BadParameter("a policy needs heads to change: add --heads")
+    if arms and lean is None:
+        raise typer.BadParameter("controls belong to a redesign: add --depth or --heads")
     if save is not None:
         record.save(lean or original, save)
     report = {"model": model, "original": describe(original)}
@@ -66,22 +69,31 @@ def describe(arch: Arch) -> dict[str, Any]:
     """Dimensions and costs of a record as plain values."""
     counted: Cost = cost(arch)
     tokens = [arch.stages[i].tokens for i in editable(arch)]
+    rows = [mixed_tokens(arch.stages[i]) for i in editable(arch)]
     dims = {"depth": depths(arch), "heads": heads(arch), "head_dim": head_dims(arch), "inner": inners(arch),
             "width": [arch.stages[i].width for i in editable(arch)], "mlp_dim": mlp_dims(arch), "tokens": tokens}
     groups = asdict(counted.params) | {"total": counted.params.total, "non_embedding": counted.params.non_embedding}
     costs = {name: getattr(counted, name) for name in Cost.__dataclass_fields__ if name != "params"}
-    ratios = [round(inner / count, 4) for inner, count in zip(dims["inner"], tokens, strict=True)]
+    ratios = [round(inner / count, 4) for inner, count in zip(dims["inner"], rows, strict=True)]
     return dims | {"inner_per_token": ratios, "params": groups} | costs
+
+
+def mixed_tokens(stage: Stage) -> int:
+    """Rows of the matrix of concatenated heads: all tokens of a stage, or those of one window."""
+    mix = attentions(stage)[0].mix
+    return mix.size**2 if isinstance(mix, Window) else stage.tokens
 
 
 def _print(model: str, report: dict[str, Any]) -> None:
     from rich.console import Console
+    from rich.markup import escape
     from rich.table import Table
 
+    name = Path(model).name if "/" in model and not model.startswith("paper:") else model
     old, new = report["original"], report.get("redesign")
     table = Table(box=None, header_style="bold", pad_edge=False, title_justify="left")
-    table.add_column("")
-    for title in (model, "redesign", "ratio")[: 3 if new else 1]:
+    table.add_column("", no_wrap=True)
+    for title in (escape(name[:40]), "redesign", "ratio")[: 3 if new else 1]:
         table.add_column(title, justify="right", no_wrap=True)
 
     def row(title: str, pick: Any, show: Any, ratio: bool = True, style: str = "") -> None:
@@ -99,8 +111,8 @@ def _print(model: str, report: dict[str, Any]) -> None:
     for name in ("non_embedding", "attention", "mlp"):
         row(f"  {name.replace('_', '-')}", lambda side, name=name: side["params"][name], millions)
     row("forward FLOPs", lambda side: side["forward_flops"], operations)
-    row("training memory / example", lambda side: side["activation_bytes_unfused_fp32"], size)
-    row("  bf16, fused attention", lambda side: side["activation_bytes_fused_amp"], size)
+    row("activations / example, fp32", lambda side: side["activation_bytes_unfused_fp32"], size)
+    row("  autocast, fused attention", lambda side: side["activation_bytes_fused_amp"], size)
     row("weights, gradients, Adam", lambda side: side["state_bytes"], size)
     if old["kv_bytes_per_token"]:
         row("KV cache / token (bf16)", lambda side: side["kv_bytes_per_token"], size)
@@ -122,7 +134,9 @@ def _print(model: str, report: dict[str, Any]) -> None:
 
 POLICIES = {
     "fixed": "head_dim is kept, inner moves with the heads",
-    "split": "inner is kept, every head gets thinner: the rank per head falls",
+    "split": "inner is kept, head_dim and with it the rank per head moves against the heads",
+    "head_dim": "heads are unchanged, head_dim moved",
+    "kv_heads": "heads are unchanged, key and value heads moved",
     "same": "heads are unchanged",
     "other": "heads and head_dim both moved",
     "mixed": "stages differ in policy",

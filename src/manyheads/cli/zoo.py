@@ -28,8 +28,9 @@ def zoo(as_json: Annotated[bool, typer.Option("--json", help="For machines.")] =
     from rich.table import Table
 
     table = Table(box=None, header_style="bold", pad_edge=False)
-    for title in ("name", "layers", "heads", "head_dim", "parameters", ""):
-        table.add_column(title, justify="right" if title == "parameters" else "left", no_wrap=title != "")
+    for title, width in (("name", 24), ("layers", 9), ("heads", 10), ("of", 11), ("parameters", 10)):
+        table.add_column(title, justify="right" if title == "parameters" else "left", no_wrap=True, min_width=width)
+    table.add_column("", no_wrap=True, overflow="ellipsis")
     for row in rows:
         table.add_row(row["name"], each(row["depth"]), each(row["heads"]), each(row["head_dim"]),
                       millions(row["params"]), row["note"])

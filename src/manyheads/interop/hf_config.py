@@ -41,14 +41,38 @@ def from_config(config: Config) -> Arch:
     if kind not in READERS:
         hint = nearest(kind, READERS) or f"; known: {', '.join(READERS)}"
         raise UserError(f"model_type {kind!r} is not one manyheads reads{hint}")
-    return READERS[kind](config)
+    reader, heads = READERS[kind]
+    given = config.get("architectures") or []
+    if not isinstance(given, list) or not all(isinstance(name, str) for name in given):
+        raise UserError(f"architectures is {given!r}; write a list of class names")
+    for name in given:
+        if not name.endswith(heads):
+            raise UserError(f"architectures names {name}; of {kind} manyheads reads {', '.join('*' + h for h in heads)}")
+    for name, plain in UNSUPPORTED.items():
+        if config.get(name, plain) not in (plain, None):
+            raise UserError(f"{name} {config[name]!r} is not one manyheads builds; only {plain!r}")
+    return reader(config)
 
 
-def _need(config: Config, *names: str) -> Any:
+def _whole(config: Config, *names: str, default: int | None = None) -> int:
+    """A whole number under the first of `names` that is there; without `default` it must be."""
     for name in names:
-        if config.get(name) is not None:
-            return config[name]
-    raise UserError(f"the configuration lacks {' (or '.join(names)}{')' * (len(names) - 1)}")
+        value = config.get(name)
+        if value is None:
+            continue
+        if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+            raise UserError(f"{name} is {value!r}; write a whole number from 1 up")
+        return value
+    if default is None:
+        raise UserError(f"the configuration lacks {' (or '.join(names)}{')' * (len(names) - 1)}")
+    return default
+
+
+def _real(config: Config, name: str, default: float) -> float:
+    value = config.get(name, default)
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise UserError(f"{name} is {value!r}; write a number")
+    return float(value)
 
 
 def _act(config: Config, name: str, default: str) -> Act:
@@ -70,7 +94,10 @@ def _split(config: Config, width: int, heads: int) -> int:
 
 
 def _classes(config: Config) -> int:
-    return len(config["id2label"]) if config.get("id2label") else int(config.get("num_labels", 2))
+    labels = config.get("id2label")
+    if labels is not None and not isinstance(labels, Mapping):
+        raise UserError(f"id2label is {labels!r}; write a mapping from number to label")
+    return len(labels) if labels else _whole(config, "num_labels", default=2)
 
 
 def _wants(config: Config, word: str) -> bool:
@@ -78,14 +105,12 @@ def _wants(config: Config, word: str) -> bool:
 
 
 def _gpt2(config: Config) -> Arch:
-    width, heads = _need(config, "n_embd", "hidden_size"), _need(config, "n_head", "num_attention_heads")
-    if config.get("add_cross_attention"):
-        raise UserError("GPT-2 with cross attention is not one manyheads builds")
-    positions = config.get("n_positions", 1024)
-    arch = f.gpt2(width, _need(config, "n_layer", "num_hidden_layers"), heads, _split(config, width, heads),
-                  config.get("n_inner") or 4 * width, vocab=config.get("vocab_size", 50257), tokens=positions,
-                  positions=positions, tied=config.get("tie_word_embeddings", True))
-    eps = config.get("layer_norm_epsilon", 1e-5)
+    width, heads = _whole(config, "n_embd", "hidden_size"), _whole(config, "n_head", "num_attention_heads")
+    positions = _whole(config, "n_positions", "max_position_embeddings", default=1024)
+    arch = f.gpt2(width, _whole(config, "n_layer", "num_hidden_layers"), heads, _split(config, width, heads),
+                  _whole(config, "n_inner", default=4 * width), vocab=_whole(config, "vocab_size", default=50257),
+                  tokens=positions, positions=positions, tied=config.get("tie_word_embeddings", True))
+    eps = _real(config, "layer_norm_epsilon", 1e-5)
     return _edit(arch, eps, _act(config, "activation_function", "gelu_new"))
 
 
@@ -115,71 +140,92 @@ def _reader_head(config: Config, width: int) -> Head | None:
 
 
 def _bert(config: Config) -> Arch:
-    width, heads = _need(config, "hidden_size"), _need(config, "num_attention_heads")
-    positions, eps = config.get("max_position_embeddings", 512), config.get("layer_norm_eps", 1e-12)
-    arch = f.bert(width, _need(config, "num_hidden_layers"), heads, _split(config, width, heads),
-                  _need(config, "intermediate_size"), vocab=config.get("vocab_size", 30522), tokens=positions,
-                  positions=positions, types=config.get("type_vocab_size", 2), eps=eps, head=_reader_head(config, width))
+    width, heads = _whole(config, "hidden_size"), _whole(config, "num_attention_heads")
+    positions, eps = _whole(config, "max_position_embeddings", default=512), _real(config, "layer_norm_eps", 1e-12)
+    if not config.get("tie_word_embeddings", True):
+        raise UserError("BERT with an untied head is not one manyheads builds; set tie_word_embeddings to true")
+    arch = f.bert(width, _whole(config, "num_hidden_layers"), heads, _split(config, width, heads),
+                  _whole(config, "intermediate_size"), vocab=_whole(config, "vocab_size", default=30522), tokens=positions,
+                  positions=positions, types=_whole(config, "type_vocab_size", default=2), eps=eps,
+                  head=_reader_head(config, width))
     return _edit(arch, eps, _act(config, "hidden_act", "gelu"))
 
 
 def _vit(config: Config) -> Arch:
-    width, heads = _need(config, "hidden_size"), _need(config, "num_attention_heads")
-    dim = config.get("head_dim") or _split(config, width, heads)
-    arch = f.vit(width, _need(config, "num_hidden_layers"), heads, dim, _need(config, "intermediate_size"),
-                 image=config.get("image_size", 224), patch=config.get("patch_size", 16),
-                 channels=config.get("num_channels", 3), classes=_classes(config), qkv_bias=config.get("qkv_bias", True))
-    return _edit(arch, config.get("layer_norm_eps", 1e-12), _act(config, "hidden_act", "gelu"))
+    width, heads = _whole(config, "hidden_size"), _whole(config, "num_attention_heads")
+    dim = _whole(config, "head_dim") if config.get("head_dim") is not None else _split(config, width, heads)
+    arch = f.vit(width, _whole(config, "num_hidden_layers"), heads, dim, _whole(config, "intermediate_size"),
+                 image=_whole(config, "image_size", default=224), patch=_whole(config, "patch_size", default=16),
+                 channels=_whole(config, "num_channels", default=3), classes=_classes(config),
+                 qkv_bias=config.get("qkv_bias", True))
+    return _edit(arch, _real(config, "layer_norm_eps", 1e-12), _act(config, "hidden_act", "gelu"))
 
 
 def _llama(config: Config) -> Arch:
-    width, heads = _need(config, "hidden_size"), _need(config, "num_attention_heads")
-    if config.get("use_sliding_window"):
-        raise UserError("sliding-window attention is not one manyheads builds; set use_sliding_window to false")
-    kv = config.get("num_key_value_heads") or heads
+    width, heads = _whole(config, "hidden_size"), _whole(config, "num_attention_heads")
     kind = config["model_type"]
+    windowed = config.get("use_sliding_window", kind == "mistral") and config.get("sliding_window") is not None
+    if windowed:
+        raise UserError("sliding-window attention is not one manyheads builds; set sliding_window to null")
+    if _act(config, "hidden_act", "silu") != "silu":
+        raise UserError(f"hidden_act {config['hidden_act']!r} in a gated MLP is not one manyheads builds; only 'silu'")
+    kv = _whole(config, "num_key_value_heads", default=heads)
+    usual = 128 if kind == "qwen3" else None  # what transformers builds where the file says nothing
+    dim = _whole(config, "head_dim", default=usual) if usual or config.get("head_dim") else _split(config, width, heads)
     arch = f.llama(
-        width, _need(config, "num_hidden_layers"), heads, config.get("head_dim") or _split(config, width, heads),
-        _need(config, "intermediate_size"), kv_heads=None if kv == heads else kv, vocab=_need(config, "vocab_size"),
-        tokens=config.get("max_position_embeddings", 2048), rope=_rope(config),
+        width, _whole(config, "num_hidden_layers"), heads, dim,
+        _whole(config, "intermediate_size"), kv_heads=None if kv == heads else kv, vocab=_whole(config, "vocab_size"),
+        tokens=_whole(config, "max_position_embeddings", default=2048), rope=_rope(config),
         tied=config.get("tie_word_embeddings", False), qk_norm=kind == "qwen3",
         qkv_bias=kind == "qwen2" or bool(config.get("attention_bias", False)),
-        out_bias=kind != "qwen2" and bool(config.get("attention_bias", False)), eps=config.get("rms_norm_eps", 1e-6),
+        out_bias=kind != "qwen2" and bool(config.get("attention_bias", False)), eps=_real(config, "rms_norm_eps", 1e-6),
     )  # fmt: skip
     return arch
 
 
 def _rope(config: Config) -> Rope | RopeLlama3:
     scaling = config.get("rope_parameters") or config.get("rope_scaling") or {}
-    theta = float(scaling.get("rope_theta") or config.get("rope_theta") or 10_000.0)
+    if not isinstance(scaling, Mapping):
+        raise UserError(f"rope_parameters is {scaling!r}; write a mapping with rope_type and rope_theta")
+    theta = _real(scaling, "rope_theta", _real(config, "rope_theta", 10_000.0))
     kind = scaling.get("rope_type", scaling.get("type", "default"))
     if kind == "default":
         return Rope(theta)
     if kind == "llama3":
-        return RopeLlama3(theta, float(scaling["factor"]), float(scaling["low_freq_factor"]),
-                          float(scaling["high_freq_factor"]), int(scaling["original_max_position_embeddings"]))
+        return RopeLlama3(theta, _real(scaling, "factor", 8.0), _real(scaling, "low_freq_factor", 1.0),
+                          _real(scaling, "high_freq_factor", 4.0), _whole(scaling, "original_max_position_embeddings"))
     raise UserError(f"rope_type {kind!r} is not one manyheads builds; known: default, llama3")
 
 
 def _nystromformer(config: Config) -> Arch:
-    width, heads = _need(config, "hidden_size"), _need(config, "num_attention_heads")
-    tokens, eps = config.get("max_position_embeddings", 510), config.get("layer_norm_eps", 1e-5)
+    width, heads = _whole(config, "hidden_size"), _whole(config, "num_attention_heads")
+    tokens, eps = _whole(config, "max_position_embeddings", default=510), _real(config, "layer_norm_eps", 1e-5)
     norm, act = Norm(eps=eps), _act(config, "hidden_act", "gelu_new")
-    mix = Nystrom(config.get("num_landmarks", 64), conv=config.get("conv_kernel_size") or 0)
+    conv = 0 if config.get("conv_kernel_size", 65) is None else _whole(config, "conv_kernel_size", default=65)
+    mix = Nystrom(_whole(config, "num_landmarks", default=64), conv=conv)
     layer = (
         Residual(Attention(heads, _split(config, width, heads), mix=mix), norm, "post"),
-        Residual(Mlp(_need(config, "intermediate_size"), act), norm, "post"),
+        Residual(Mlp(_whole(config, "intermediate_size"), act), norm, "post"),
     )
     head: Head = Masked(bias=True, transform=True)
     if _wants(config, "SequenceClassification"):
         head = Classify(_classes(config), "class", None, hidden=width, act=act)
     # its position table has two rows more than positions: ids start at 2, as in RoBERTa
-    embed = Token(config.get("vocab_size", 30000), tokens + 2, types=config.get("type_vocab_size", 2), norm=norm)
-    stage = Stage(width, tokens, _need(config, "num_hidden_layers"), (layer,))
+    embed = Token(_whole(config, "vocab_size", default=30000), tokens + 2,
+                  types=_whole(config, "type_vocab_size", default=2), norm=norm)
+    stage = Stage(width, tokens, _whole(config, "num_hidden_layers"), (layer,))
     return Arch("nystromformer", embed, (stage,), head)
 
 
-READERS: dict[str, Callable[[Config], Arch]] = {
-    "gpt2": _gpt2, "bert": _bert, "vit": _vit, "llama": _llama, "mistral": _llama, "qwen2": _llama, "qwen3": _llama,
-    "nystromformer": _nystromformer,
+# what changes a model beyond what a record of its family can say, and the value that does not
+UNSUPPORTED: dict[str, Any] = {
+    "mlp_bias": False, "partial_rotary_factor": 1.0, "is_decoder": False, "add_cross_attention": False,
+    "scale_attn_by_inverse_layer_idx": False, "position_embedding_type": "absolute",
+}  # fmt: skip
+CAUSAL, READS = ("ForCausalLM", "LMHeadModel"), ("ForMaskedLM", "ForPreTraining", "ForSequenceClassification")
+# model type -> reader, and the endings of the classes it speaks for
+READERS: dict[str, tuple[Callable[[Config], Arch], tuple[str, ...]]] = {
+    "gpt2": (_gpt2, CAUSAL), "llama": (_llama, CAUSAL), "mistral": (_llama, CAUSAL), "qwen2": (_llama, CAUSAL),
+    "qwen3": (_llama, CAUSAL), "bert": (_bert, READS), "nystromformer": (_nystromformer, READS),
+    "vit": (_vit, ("ForImageClassification",)),
 }  # fmt: skip

@@ -19,6 +19,8 @@ def resolve(name: str) -> Arch:
     path = Path(rest if prefix == "hf" and rest else name)
     if name in zoo.NAMES:
         return zoo.get(name)
+    if len(path.name) > 255 or "\0" in name:
+        raise UserError(f"no model is called {name[:60]!r}...; write {FORMS}")
     if path.is_dir():
         files = [path / "arch.json", path / "config.json"]
         path = next((file for file in files if file.is_file()), path)

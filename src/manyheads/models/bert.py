@@ -7,33 +7,15 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from manyheads.arch.errors import UserError
-from manyheads.arch.parts import Attention, Classify, Layer, Masked, Mlp, Token
+from manyheads.arch.parts import Classify, Masked, Token
 from manyheads.arch.spec import Arch
-from manyheads.nn.attention import SoftmaxAttention
-from manyheads.nn.branch import Branch
+from manyheads.nn.block import blocks
 from manyheads.nn.embed import TokenEmbed
 from manyheads.nn.heads import ClassifyHead, MaskedHead
 from manyheads.nn.inputs import check_mask
-from manyheads.nn.mlp import MlpBlock
-from manyheads.nn.rates import Rates, rising
+from manyheads.nn.rates import Rates
 
 from .init import embeddings, linears
-
-
-class Block(nn.Module):
-    """Attention, then MLP, each a residual branch with its norm behind it."""
-
-    def __init__(self, width: int, layer: Layer, rates: Rates, path: float) -> None:
-        super().__init__()
-        attention, mlp = layer
-        assert isinstance(attention.op, Attention)
-        assert isinstance(mlp.op, Mlp)
-        self.attention = Branch(width, attention, SoftmaxAttention(width, attention.op, rates), path)
-        self.mlp = Branch(width, mlp, MlpBlock(width, mlp.op, rates, twice=False), path)
-
-    def forward(self, x: Float[Tensor, "batch tokens width"], mask: Tensor | None) -> Float[Tensor, "batch tokens width"]:
-        """One layer; `mask` is True where a key may be seen."""
-        return self.mlp(self.attention(x, mask))
 
 
 class Bert(nn.Module):
@@ -47,9 +29,7 @@ class Bert(nn.Module):
         assert isinstance(head, Masked | Classify)
         self.embed = TokenEmbed(width, embed, arch.stages[0].tokens)
         self.drop = nn.Dropout(rates.dropout)
-        layers = [layer for stage in arch.stages for _ in range(stage.depth) for layer in stage.unit]
-        paths = rising(rates.path, len(layers))
-        self.blocks = nn.ModuleList(Block(width, layer, rates, path) for layer, path in zip(layers, paths, strict=True))
+        self.blocks = blocks(arch, rates, twice=False)
         self.head: MaskedHead | ClassifyHead
         if isinstance(head, Masked):
             self.head = MaskedHead(width, embed.vocab, head, embed.norm.eps if embed.norm else 1e-12)

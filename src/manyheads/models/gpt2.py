@@ -6,33 +6,15 @@ from __future__ import annotations
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from manyheads.arch.parts import Attention, Layer, Lm, Mlp, Token
+from manyheads.arch.parts import Lm, Token
 from manyheads.arch.spec import Arch
-from manyheads.nn.attention import SoftmaxAttention
-from manyheads.nn.branch import Branch
+from manyheads.nn.block import blocks
 from manyheads.nn.embed import TokenEmbed
 from manyheads.nn.heads import LmHead
 from manyheads.nn.inputs import check_mask
-from manyheads.nn.mlp import MlpBlock
-from manyheads.nn.rates import Rates, rising
+from manyheads.nn.rates import Rates
 
 from .init import embeddings, linears
-
-
-class Block(nn.Module):
-    """Causal attention, then MLP, each a residual branch."""
-
-    def __init__(self, width: int, layer: Layer, rates: Rates, path: float) -> None:
-        super().__init__()
-        attention, mlp = layer
-        assert isinstance(attention.op, Attention)
-        assert isinstance(mlp.op, Mlp)
-        self.attention = Branch(width, attention, SoftmaxAttention(width, attention.op, rates), path)
-        self.mlp = Branch(width, mlp, MlpBlock(width, mlp.op, rates, twice=False), path)
-
-    def forward(self, x: Float[Tensor, "batch tokens width"], mask: Tensor | None) -> Float[Tensor, "batch tokens width"]:
-        """One layer; `mask` is True where a key may be seen."""
-        return self.mlp(self.attention(x, mask))
 
 
 class GPT2(nn.Module):
@@ -48,9 +30,7 @@ class GPT2(nn.Module):
         self.openai = not arch.head.bias
         self.embed = TokenEmbed(width, arch.embed, arch.stages[0].tokens)
         self.drop = nn.Dropout(rates.dropout if self.openai else 0.0)
-        layers = [layer for stage in arch.stages for _ in range(stage.depth) for layer in stage.unit]
-        paths = rising(rates.path, len(layers))
-        self.blocks = nn.ModuleList(Block(width, layer, rates, path) for layer, path in zip(layers, paths, strict=True))
+        self.blocks = blocks(arch, rates, twice=False)
         self.head = LmHead(width, arch.embed.vocab, arch.head)
 
     def features(

@@ -6,36 +6,16 @@ from __future__ import annotations
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from manyheads.arch.parts import Attention, Layer, Lm, Mlp, Rope, RopeLlama3, Softmax, Token
+from manyheads.arch.parts import Attention, Layer, Lm, Rope, RopeLlama3, Softmax, Token
 from manyheads.arch.spec import Arch
-from manyheads.nn.attention import SoftmaxAttention
-from manyheads.nn.branch import Branch
+from manyheads.nn.block import all_layers, blocks
 from manyheads.nn.embed import TokenEmbed
 from manyheads.nn.heads import LmHead
 from manyheads.nn.inputs import check_mask
-from manyheads.nn.mlp import MlpBlock
-from manyheads.nn.rates import Rates, rising
+from manyheads.nn.rates import Rates
 from manyheads.nn.rope import Rotary
 
 from .init import embeddings, linears
-
-
-class Block(nn.Module):
-    """Causal attention with rotary positions, then a gated MLP, each a residual branch."""
-
-    def __init__(self, width: int, layer: Layer, rates: Rates, path: float) -> None:
-        super().__init__()
-        attention, mlp = layer
-        assert isinstance(attention.op, Attention)
-        assert isinstance(mlp.op, Mlp)
-        self.attention = Branch(width, attention, SoftmaxAttention(width, attention.op, rates), path)
-        self.mlp = Branch(width, mlp, MlpBlock(width, mlp.op, rates), path)
-
-    def forward(
-        self, x: Float[Tensor, "batch tokens width"], mask: Tensor | None, rotary: Float[Tensor, "tokens 2 head_dim"]
-    ) -> Float[Tensor, "batch tokens width"]:
-        """One layer; `mask` is True where a key may be seen."""
-        return self.mlp(self.attention(x, mask, rotary))
 
 
 class Llama(nn.Module):
@@ -49,10 +29,8 @@ class Llama(nn.Module):
         assert isinstance(arch.head, Lm)
         self.embed = TokenEmbed(width, arch.embed, tokens)
         self.drop = nn.Dropout(rates.dropout)
-        layers = [layer for stage in arch.stages for _ in range(stage.depth) for layer in stage.unit]
-        paths = rising(rates.path, len(layers))
-        self.blocks = nn.ModuleList(Block(width, layer, rates, path) for layer, path in zip(layers, paths, strict=True))
-        kinds = [rotary_of(layer) for layer in layers]
+        self.blocks = blocks(arch, rates)
+        kinds = [rotary_of(layer) for _, layer in all_layers(arch)]
         turns = list(dict.fromkeys(kinds))  # layers of one head_dim share one table
         self.rotary = nn.ModuleList(Rotary(rope, head_dim, tokens) for rope, head_dim in turns)
         self.turns = [turns.index(kind) for kind in kinds]

@@ -12,13 +12,13 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from manyheads.arch.errors import UserError
-from manyheads.arch.parts import Attention, Coordinates, Layer, Mlp, Points
-from manyheads.arch.spec import Arch, layers
+from manyheads.arch.parts import Coordinates, Layer, Points
+from manyheads.arch.spec import Arch
 from manyheads.nn.attention import SoftmaxAttention
-from manyheads.nn.branch import Branch
+from manyheads.nn.block import all_layers, blocks
 from manyheads.nn.mlp import MlpBlock
 from manyheads.nn.norm import UnitNorm
-from manyheads.nn.rates import Rates, rising
+from manyheads.nn.rates import Rates
 
 
 class PointsEmbed(nn.Module):
@@ -45,21 +45,6 @@ class PointsEmbed(nn.Module):
         return torch.cat((points, self.positions.to(points.dtype).expand(points.shape[0], -1, -1)), dim=-1)
 
 
-class Block(nn.Module):
-    """Attention, then MLP, each a residual branch with its norm behind it."""
-
-    def __init__(self, width: int, layer: Layer, rates: Rates, path: float) -> None:
-        super().__init__()
-        attention, mlp = layer
-        assert isinstance(attention.op, Attention)
-        assert isinstance(mlp.op, Mlp)
-        self.attention = Branch(width, attention, SoftmaxAttention(width, attention.op, rates), path)
-        self.mlp = Branch(width, mlp, MlpBlock(width, mlp.op, rates), path)
-
-    def forward(self, x: Float[Tensor, "batch tokens width"]) -> Float[Tensor, "batch tokens width"]:
-        return self.mlp(self.attention(x))
-
-
 class NearestNeighbor(nn.Module):
     """Points, blocks, and the first coordinates of every token as the answer."""
 
@@ -70,11 +55,8 @@ class NearestNeighbor(nn.Module):
         assert isinstance(embed, Points)
         assert isinstance(head, Coordinates)
         self.embed = PointsEmbed(first.width, embed, first.tokens)
-        self.layers = [layer for stage in arch.stages for _ in range(stage.depth) for layer in layers(stage)]
-        paths = rising(rates.path, len(self.layers))
-        self.blocks = nn.ModuleList(
-            Block(first.width, layer, rates, path) for layer, path in zip(self.layers, paths, strict=True)
-        )
+        self.layers = [layer for _, layer in all_layers(arch)]
+        self.blocks = blocks(arch, rates)
         self.dim = head.dim
 
     def features(self, points: Float[Tensor, "batch tokens dim"]) -> Float[Tensor, "batch tokens width"]:

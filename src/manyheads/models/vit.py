@@ -5,32 +5,14 @@ from __future__ import annotations
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from manyheads.arch.parts import Attention, Classify, Layer, Mlp, Patch
+from manyheads.arch.parts import Classify, Patch
 from manyheads.arch.spec import Arch
-from manyheads.arch.spec import layers as layers_of
-from manyheads.nn.attention import SoftmaxAttention
-from manyheads.nn.branch import Branch
+from manyheads.nn.block import blocks
 from manyheads.nn.embed import PatchEmbed
 from manyheads.nn.heads import ClassifyHead
-from manyheads.nn.mlp import MlpBlock
-from manyheads.nn.rates import Rates, rising
+from manyheads.nn.rates import Rates
 
 from .init import linears, truncated
-
-
-class Block(nn.Module):
-    """Attention, then MLP, each a residual branch."""
-
-    def __init__(self, width: int, layer: Layer, rates: Rates, path: float) -> None:
-        super().__init__()
-        attention, mlp = layer
-        assert isinstance(attention.op, Attention)
-        assert isinstance(mlp.op, Mlp)
-        self.attention = Branch(width, attention, SoftmaxAttention(width, attention.op, rates), path)
-        self.mlp = Branch(width, mlp, MlpBlock(width, mlp.op, rates), path)
-
-    def forward(self, x: Float[Tensor, "batch tokens width"]) -> Float[Tensor, "batch tokens width"]:
-        return self.mlp(self.attention(x))
 
 
 class ViT(nn.Module):
@@ -44,9 +26,7 @@ class ViT(nn.Module):
         assert isinstance(arch.head, Classify)
         self.embed = PatchEmbed(width, arch.embed)
         self.drop = nn.Dropout(rates.dropout)
-        layers = [layer for stage in arch.stages for _ in range(stage.depth) for layer in layers_of(stage)]
-        paths = rising(rates.path, len(layers))
-        self.blocks = nn.ModuleList(Block(width, layer, rates, path) for layer, path in zip(layers, paths, strict=True))
+        self.blocks = blocks(arch, rates)
         self.head = ClassifyHead(width, arch.head)
 
     def features(self, images: Float[Tensor, "batch channels height width"]) -> Float[Tensor, "batch tokens width"]:

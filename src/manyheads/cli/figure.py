@@ -1,0 +1,32 @@
+"""One small figure, written to the file a user names."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from manyheads.arch.errors import UserError
+from manyheads.interop.extras import needed
+
+FORMATS = (".svg", ".png", ".pdf")
+
+
+@contextmanager
+def figure(file: Path) -> Iterator[Any]:
+    """Axes to draw on; the figure is saved when they are left."""
+    if file.suffix not in FORMATS:
+        raise UserError(f"--plot {file}: write a name that ends in {', '.join(FORMATS)}")
+    matplotlib = needed("matplotlib", "report")
+    figures = needed("matplotlib.figure", "report")
+    with matplotlib.rc_context({"font.size": 9, "svg.fonttype": "none", "svg.hashsalt": "manyheads"}):
+        drawn = figures.Figure(figsize=(6.4, 3.8), layout="constrained")
+        axes = drawn.add_subplot()
+        axes.grid(color="#eaeef2")
+        axes.spines[["top", "right"]].set_visible(False)
+        yield axes
+        try:
+            drawn.savefig(file, dpi=150, metadata={"Date": None} if file.suffix == ".svg" else None)
+        except OSError as error:
+            raise UserError(f"--plot {file} cannot be written: {error}") from None

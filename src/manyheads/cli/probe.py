@@ -1,0 +1,141 @@
+"""`manyheads probe`: how well the attention of a model is conditioned, layer by layer."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from manyheads.arch.errors import UserError
+
+COLOURS = ("#1f6feb", "#d1642d", "#1a7f37", "#8250df")
+
+
+def probe(
+    model: Annotated[str, typer.Argument(help="A zoo name, a record or saved model, timm:NAME, hf:FOLDER.")],
+    random: Annotated[bool, typer.Option("--random", help="Initial weights instead of trained ones.")] = False,
+    images: Annotated[Path | None, typer.Option(help="Folder of images to measure on. Default: noise.")] = None,
+    text: Annotated[Path | None, typer.Option(help="Text file to measure on, with the tokenizer in hf:FOLDER.")] = None,
+    batch: Annotated[int, typer.Option(help="Samples.")] = 4,
+    tokens: Annotated[int | None, typer.Option(help="Length of a language model's sequences.")] = None,
+    detail: Annotated[bool, typer.Option(help="Also entropy, and kappa of tokens, values and MLP.")] = False,
+    jacobian: Annotated[bool, typer.Option(help="Also the extreme singular values of each attention's Jacobian.")] = False,
+    seed: Annotated[int, typer.Option(help="Of initial weights and of noise.")] = 0,
+    device: Annotated[str, typer.Option(help="Where the model runs: cpu, cuda, cuda:1.")] = "cpu",
+    as_json: Annotated[bool, typer.Option("--json", help="For machines.")] = False,
+    plot: Annotated[Path | None, typer.Option(help="Draw kappa over layers to this file (.svg, .png, .pdf).")] = None,
+) -> None:
+    """Measure kappa of the concatenated heads at every attention of a model, beside what theory says."""
+    if batch < 1:
+        raise UserError(f"--batch {batch}: write a whole number of at least 1")
+    if images is not None and text is not None:
+        raise UserError("--images and --text were both given; write the one that the model takes")
+    from rich.console import Console
+
+    with Console(stderr=True).status("") as status:
+        status.update(f"loading {model}")
+        from manyheads.conditioning.probe import as_record, summary
+        from manyheads.conditioning.probe import probe as measured
+        from manyheads.interop import given
+        from manyheads.interop.load import load
+
+        loaded = load(model, random=random, seed=seed, tokens=tokens)
+        taken = loaded.taken
+        if images is not None:
+            inputs, source = given.images(images, taken, batch), f"images of {images}"
+        elif text is not None:
+            inputs, source = given.text(text, model, taken, batch), f"text of {text}"
+        else:
+            inputs, source = taken.noise(batch, seed), "noise"
+        status.update(f"probing {model}")
+        sites = measured(_moved(loaded.module, device), inputs, detail=detail, jacobian=jacobian)
+    weights = f"initial weights (seed {seed})" if loaded.initial else "trained weights"
+    report = {"model": model, "weights": weights, "input": source, "batch": batch,
+              "sites": [as_record(site) for site in sites],
+              "summary": {kind: as_record(found) for kind, found in summary(sites).items()}}
+    if plot is not None:
+        _draw(report, plot)
+    if as_json:
+        print(json.dumps(report, allow_nan=False))
+    else:
+        _print(report)
+
+
+def _moved(module: Any, device: str) -> Any:
+    try:
+        return module.to(device)
+    except (RuntimeError, AssertionError) as error:
+        raise UserError(f"--device {device} cannot be used: {str(error).splitlines()[0]}") from None
+
+
+def _number(value: float | None) -> str:
+    if value is None:
+        return "inf"
+    return f"{value:.2e}" if value >= 1e5 else f"{value:.1f}" if value >= 10 else f"{value:.2f}"
+
+
+def _print(report: dict[str, Any]) -> None:
+    import math
+
+    from rich.console import Console
+    from rich.table import Table
+
+    console = Console()
+    table = Table(box=None, header_style="bold", pad_edge=False)
+    titles = ("site", "kind", "tokens x inner", "heads", "kappa", "centred", "Gaussian", "stable rank", "correlation")
+    for title in titles:
+        table.add_column(title, justify="left" if title in ("site", "kind") else "right", no_wrap=True)
+    for site in report["sites"]:
+        alike = "" if site["head_correlation"] is None else f"{site['head_correlation']:.2f}"
+        table.add_row(
+            site["name"], site["kind"], f"{site['tokens']} x {site['inner']}", f"{site['heads']} x {site['head_dim']}",
+            _number(site["kappa"]), _number(site["centred_kappa"]), _number(math.exp(site["gaussian_log_kappa"])),
+            f"{site['stable_rank']:.1f}", alike, style="" if site["reliable"] == 1 else "yellow",
+        )  # fmt: skip
+    console.print(table)
+    for title, key in (("detail", "detail"), ("Jacobian", "jacobian")):
+        if report["sites"][0][key] is not None:
+            console.print(f"\n[bold]{title}[/]")
+            console.print(_further(Table, report["sites"], key))
+    console.print(f"\nMeasured with {report['weights']} on {report['batch']} samples of {report['input']}.",
+                  highlight=False)
+    for kind, found in report["summary"].items():
+        log = found["mean_log_kappa"]
+        typical = "inf" if log is None else _number(math.exp(log))
+        console.print(f"[bold]{kind}[/]: {found['layers']} layers, kappa {typical} by the mean of log kappa over layers, "
+                      f"{_number(found['mean_kappa'])} by the arithmetic mean (the paper's)", highlight=False)
+    if any(site["reliable"] < 1 for site in report["sites"]):
+        console.print("[yellow]yellow[/]: part of the matrices is singular, or beyond what the method carries")
+
+
+def _further(table: Any, sites: list[dict[str, Any]], key: str) -> Any:
+    made = table(box=None, header_style="bold", pad_edge=False)
+    made.add_column("site", no_wrap=True)
+    for title in sites[0][key]:
+        made.add_column(title.replace("_", " "), justify="right")
+    for site in sites:
+        cells = [str(value) if isinstance(value, bool | int) else "" if value is None else _number(value)
+                 for value in site[key].values()]
+        made.add_row(site["name"], *cells)
+    return made
+
+
+def _draw(report: dict[str, Any], file: Path) -> None:
+    import math
+
+    from .figure import figure
+
+    def line(axes: Any, sites: list[dict[str, Any]], key: str, **style: Any) -> None:
+        points = [(site["layer"], site[key]) for site in sites if site[key] is not None]
+        axes.plot([x for x, _ in points], [math.exp(y) for _, y in points], **style)
+
+    with figure(file) as axes:
+        for colour, kind in zip(COLOURS * 2, report["summary"], strict=False):
+            sites = [site for site in report["sites"] if site["kind"] == kind]
+            line(axes, sites, "log_kappa", color=colour, marker="o", ms=3, label=kind)
+            line(axes, sites, "centred_log_kappa", color=colour, marker="o", ms=2, lw=0.8, label=f"{kind}, centred")
+            line(axes, sites, "gaussian_log_kappa", color=colour, ls=":", label=f"{kind}, Gaussian")
+        axes.set(yscale="log", xlabel="layer", ylabel="kappa", title=f"{report['model']}, {report['input']}")
+        axes.legend(frameon=False)

@@ -1,0 +1,1 @@
+"""How well attention is conditioned: kappa of the concatenated heads as measured, and as theory says it should be."""

@@ -1,0 +1,76 @@
+"""`Probe`: the probe every so many steps of one's own training loop."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from jaxtyping import Bool
+from torch import Tensor, nn
+
+from manyheads.arch.errors import UserError
+
+from .probe import Site, as_record, probe, summary
+from .taps import Tap
+
+
+@dataclass(frozen=True)
+class Reading:
+    """The sites of one probe, and the step it was made at."""
+
+    step: int
+    sites: tuple[Site, ...]
+
+    def records(self) -> list[dict[str, Any]]:
+        """A plain record for each site, for a file of JSON lines."""
+        return [{"step": self.step} | as_record(site) for site in self.sites]
+
+    def scalars(self) -> dict[str, float]:
+        """The few numbers a tracker plots, kind by kind: mean log kappa over the layers, raw and centred."""
+        out = {}
+        for kind, found in summary(self.sites).items():
+            out[f"log_kappa/{kind}"] = found.mean_log_kappa
+            out[f"centred_log_kappa/{kind}"] = found.mean_centred_log_kappa
+        return out
+
+
+class Probe:
+    """Probes a model at step 0 and every `every` steps, always on the same `batch`.
+
+        monitor = Probe(every=50, batch=images[:8])
+        for step in range(steps):
+            ...
+            monitor.probe_if_due(step, model)
+        monitor.readings[-1].scalars()
+
+    Readings are kept in `readings`, or handed to `callback` if there is one. The other options are those of `probe`."""
+
+    def __init__(
+        self,
+        *,
+        every: int,
+        batch: Any,
+        mask: Bool[Tensor, "... tokens"] | None = None,
+        detail: bool = False,
+        taps: Mapping[str, Tap] | None = None,
+        callback: Callable[[Reading], None] | None = None,
+    ) -> None:
+        if every < 1:
+            raise UserError(f"every={every}: the probe runs every so many steps; write 1 or more")
+        self.every, self.batch, self.mask = every, batch, mask
+        self.detail, self.taps = detail, taps
+        self.readings: list[Reading] = []
+        self.callback = callback or self.readings.append
+
+    def due(self, step: int) -> bool:
+        """Whether the probe runs at this step."""
+        return step % self.every == 0
+
+    def probe_if_due(self, step: int, model: nn.Module) -> Reading | None:
+        """The reading of this step, or None where none is due. The model may be compiled or wrapped."""
+        if not self.due(step):
+            return None
+        reading = Reading(step, probe(model, self.batch, mask=self.mask, detail=self.detail, taps=self.taps))
+        self.callback(reading)
+        return reading

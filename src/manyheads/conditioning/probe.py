@@ -1,0 +1,215 @@
+"""`probe(model, batch)`: how well every attention of any model is conditioned, measured on one forward.
+
+Everything is read from the concatenated heads, tokens x inner, at the input of the output projection, with fused
+attention left on. The model is left exactly as found.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from functools import partial
+from typing import Any
+
+from jaxtyping import Bool, Float
+from torch import Tensor, nn
+
+from manyheads.arch.errors import UserError
+
+from .detail import Detail, look_closer
+from .jacobian import Jacobian, extremes
+from .listen import Heard, listening
+from .measure import as_matrices, fit, measure
+from .taps import Kind, Place, Tap, find
+from .theory import gaussian_log_kappa
+from .untouched import arguments, call, untouched, unwrap
+
+
+@dataclass(frozen=True)
+class Site:
+    """One attention as it ran: the condition of its concatenated heads.
+
+    A sample is one matrix of `tokens` rows; inside windows and, in TNT, patches, each is a matrix of its own. `real_tokens`
+    are the rows left when padding is dropped, on average. `layer` counts the sites of the same kind, in the order of the
+    forward. Averages are over the matrices of finite kappa, `deficient` is the share of the others; `kappa` is the
+    geometric mean, `mean_kappa` the arithmetic one. `centred` is without the mean over tokens.
+
+    `gaussian_log_kappa` is expected of independent normal entries in this shape. `head_correlation` is the mean over
+    pairs of heads of |A^T B|^2 / (|A^T A| |B^T B|), centred (linear CKA): independent heads give about
+    head_dim / (tokens + head_dim), equal ones 1. `reliable` is the share of matrices within what the method carries.
+    `effective_rank` and `numerical_rank` need every singular value: on a GPU they come with `detail` alone."""
+
+    name: str
+    layer: int
+    kind: Kind
+    tokens: int
+    heads: int
+    head_dim: int
+    inner: int
+    matrices: int
+    real_tokens: float
+    dtype: str
+    kappa: float
+    log_kappa: float
+    log_kappa_spread: float
+    mean_kappa: float
+    centred_kappa: float
+    centred_log_kappa: float
+    centred_log_kappa_spread: float
+    stable_rank: float
+    participation: float
+    effective_rank: float | None
+    numerical_rank: float | None
+    gaussian_log_kappa: float
+    gaussian_log_kappa_spread: float
+    head_correlation: float | None
+    deficient: float
+    reliable: float
+    detail: Detail | None = None
+    jacobian: Jacobian | None = None
+
+
+def probe(
+    model: nn.Module,
+    batch: Any,
+    *,
+    mask: Bool[Tensor, "... tokens"] | None = None,
+    detail: bool = False,
+    jacobian: bool = False,
+    taps: Mapping[str, Tap] | None = None,
+) -> tuple[Site, ...]:
+    """One record for every attention that ran, in the order of the forward; class attention (one row) is left out.
+
+    `batch` is a tensor, a tuple of arguments or a mapping of keyword arguments. `mask` is True at real tokens; without it
+    a mapping's own `attention_mask` serves. The forward is eager, in evaluation mode and in float32, whatever the model's
+    precision; `detail` adds attention entropy, kappa of tokens, values and MLP, `jacobian` the extreme singular values of
+    every attention's Jacobian on the first sample. `taps` names sites that the table does not know. Under FSDP every rank
+    has to call it."""
+    module = unwrap(model)
+    places = find(module, taps)
+    first = next(module.parameters(), None)
+    args, kwargs = arguments(batch, None if first is None else first.device)
+    given = kwargs.get("attention_mask") if mask is None else mask
+    real = given.bool().flatten(0, -2) if isinstance(given, Tensor) and given.ndim in (2, 3) else None
+    with untouched(module):
+        with listening(module, places, detail=detail) as calls:
+            call(module, args, kwargs)
+        heard = _numbered([entry for entry in calls if entry.place.tap.kind != "class"])
+        if not heard:
+            raise UserError(f"{len(places)} attention modules were found, {places[0].name} among them, and none ran on "
+                            "this batch with more than a class token; give a batch that reaches them")
+        sites = [(as_matrices(entry), fit(entry, real), entry.place.heads) for _, _, entry in heard]
+        rows = measure(sites, ranks=detail or sites[0][0].device.type != "cuda")
+        closer = [look_closer(entry, real) if detail else None for _, _, entry in heard]
+        slopes = _jacobians(module, places, args, kwargs) if jacobian else {}
+    return tuple(
+        _site(name, layer, entry, numbers, near, slopes.get(name))
+        for (name, layer, entry), numbers, near in zip(heard, rows, closer, strict=True)
+    )
+
+
+def _numbered(heard: Sequence[Heard]) -> list[tuple[str, int, Heard]]:
+    """Each call with its name (a second call of one module is `name#2`) and its place among its kind."""
+    names: dict[str, int] = {}
+    kinds: dict[Kind, int] = {}
+    out = []
+    for entry in heard:
+        name, kind = entry.place.name, entry.place.tap.kind
+        names[name], kinds[kind] = names.get(name, 0) + 1, kinds.get(kind, 0) + 1
+        out.append((name if names[name] == 1 else f"{name}#{names[name]}", kinds[kind] - 1, entry))
+    return out
+
+
+def _site(
+    name: str, layer: int, entry: Heard, numbers: Float[Tensor, "fields matrices"], near: Detail | None,
+    slope: Jacobian | None,
+) -> Site:  # fmt: skip
+    kappa, log_kappa, centred, stable, participation, reliable, effective, rank, real, correlation = numbers.unbind()
+    matrices, heads = as_matrices(entry), entry.place.heads
+    tokens, inner = matrices.shape[-2:]
+    predicted = gaussian_log_kappa(round(real.mean().item()), inner)
+    (log, spread), (centred_log, centred_spread) = _finite(log_kappa), _finite(centred)
+    finite = kappa[kappa.isfinite()]
+    return Site(
+        name, layer, entry.place.tap.kind, tokens, heads, inner // heads, inner, len(matrices), real.mean().item(),
+        str(matrices.dtype).removeprefix("torch."), math.exp(log), log, spread,
+        finite.mean().item() if len(finite) else math.inf, math.exp(centred_log), centred_log, centred_spread,
+        stable.mean().item(), participation.mean().item(), _known(effective), _known(rank), predicted.mean,
+        predicted.spread, _known(correlation), 1 - len(finite) / len(kappa), reliable.mean().item(), near, slope,
+    )  # fmt: skip
+
+
+def _known(values: Float[Tensor, " matrices"]) -> float | None:
+    """The mean, or None where nothing was measured."""
+    return None if values.isnan().any() else values.mean().item()
+
+
+def _finite(logs: Float[Tensor, " matrices"]) -> tuple[float, float]:
+    """Mean and standard deviation of those that are finite."""
+    logs = logs[logs.isfinite()]
+    return (logs.mean().item(), logs.std(correction=0).item()) if len(logs) else (math.inf, 0.0)
+
+
+def _jacobians(
+    module: nn.Module, places: Sequence[Place], args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> dict[str, Jacobian]:
+    """Of every attention's output by its tokens, at what the first sample gives it."""
+    one = [value[:1] if isinstance(value, Tensor) and value.ndim else value for value in (*args, *kwargs.values())]
+    with listening(module, places, arguments=True) as calls:
+        call(module, tuple(one[: len(args)]), dict(zip(kwargs, one[len(args) :], strict=True)))
+    found = {}
+    for name, _, entry in _numbered([entry for entry in calls if entry.place.tap.kind != "class"]):
+        tokens = entry.tokens
+        assert tokens is not None, "an attention is called with tokens"
+        found[name] = extremes(partial(_again, entry, tokens), tokens)
+    return found
+
+
+def _again(entry: Heard, tokens: Tensor, other: Tensor) -> Tensor:
+    """The attention on other tokens, its further arguments as they were."""
+    swap: Callable[[Any], Any] = lambda value: other if value is tokens else value  # noqa: E731
+    kwargs = {name: swap(value) for name, value in entry.kwargs.items()}
+    out = call(entry.place.module, tuple(swap(value) for value in entry.args), kwargs)
+    answer: Tensor = out[0] if isinstance(out, tuple) else out
+    return answer
+
+
+@dataclass(frozen=True)
+class Summary:
+    """The sites of one kind, all layers. `mean_kappa` is the paper's statistic, the arithmetic mean over layers and
+    samples, which one layer can decide; `mean_log_kappa` is the mean over layers of each layer's mean log kappa."""
+
+    layers: int
+    mean_kappa: float
+    mean_log_kappa: float
+    mean_centred_log_kappa: float
+    first_log_kappa: float
+    gaussian_log_kappa: float
+    reliable: float
+
+
+def summary(sites: Sequence[Site]) -> dict[Kind, Summary]:
+    """One summary for each kind of attention: windows, channels and tokens are never averaged together."""
+    out: dict[Kind, Summary] = {}
+    for kind in dict.fromkeys(site.kind for site in sites):
+        own = [site for site in sites if site.kind == kind]
+
+        def mean(field: str, own: list[Site] = own) -> float:
+            return math.fsum(getattr(site, field) for site in own) / len(own)
+
+        out[kind] = Summary(len(own), mean("mean_kappa"), mean("log_kappa"), mean("centred_log_kappa"), own[0].log_kappa,
+                            mean("gaussian_log_kappa"), mean("reliable"))
+    return out
+
+
+def as_record(site: Site | Summary) -> dict[str, Any]:
+    """Plain values for JSON; what is not finite, and has no place there, is None."""
+
+    def tidy(value: Any) -> Any:
+        if isinstance(value, dict):
+            return {name: tidy(item) for name, item in value.items()}
+        return None if isinstance(value, float) and not math.isfinite(value) else value
+
+    out: dict[str, Any] = tidy(asdict(site))
+    return out

@@ -1,0 +1,183 @@
+"""Where to listen: for each attention class, the place at which its concatenated heads can be heard.
+
+A class is known by its qualified name, so no library is imported to recognise it, and two classes called `Attention` do
+not collide. Subclasses count, whether a user wrote them or `fully_shard` did.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from fnmatch import fnmatchcase
+from typing import Any, Literal
+
+from torch import nn
+
+from manyheads.arch.errors import UserError, nearest
+
+Kind = Literal["softmax", "cross-covariance", "outlook", "window", "channel", "nystrom", "pixel", "class"]
+Values = tuple[str, Literal["all", "first", "last"]]
+
+# what wrappers put into the names of the modules they wrap
+WRAPPERS = ("_orig_mod.", "_fsdp_wrapped_module.", "_checkpoint_wrapped_module.")
+
+
+@dataclass(frozen=True)
+class Tap:
+    """How one attention class is listened to. Names are attributes below the attention module, dotted.
+
+    `at`: the modules whose input is the concatenated heads, tokens x inner; the first that exists. None at all: the
+    module never calls its output projection, and the heads are computed again from its own arguments.
+    `heads`: their number, or where the module keeps it.
+    `values`: the projection that makes what the attention mixes, and which part of its output: all, the first inner
+    columns, or the last of what is left after inner columns of queries, halved."""
+
+    at: str | tuple[str, ...]
+    heads: int | str
+    kind: Kind = "softmax"
+    values: Values | None = None
+
+
+_QKV: Values = ("qkv", "last")
+_TIMM = Tap("proj", "num_heads", values=_QKV)
+_TIMM_NORM = replace(_TIMM, at=("norm", "proj"))  # a norm (or an identity) and a gate stand before the projection
+_LLAMA = Tap("o_proj", "config.num_attention_heads", values=("v_proj", "all"))
+_BERT = Tap("output.dense", "self.num_attention_heads", values=("self.value", "all"))
+_OURS = Tap("out", "spec.heads", values=_QKV)
+
+TAPS: Mapping[str, Tap] = {
+    "manyheads.nn.attention.SoftmaxAttention": _OURS,
+    "manyheads.nn.cross_covariance.CrossCovarianceAttention": replace(_OURS, kind="cross-covariance"),
+    "manyheads.nn.outlook.OutlookAttention": replace(_OURS, kind="outlook", values=("v", "all")),
+    "manyheads.nn.window.WindowAttention": replace(_OURS, kind="window"),
+    "manyheads.nn.channel.ChannelAttention": replace(_OURS, kind="channel", values=("qkv", "first")),
+    "manyheads.nn.nystrom.NystromAttention": replace(_OURS, kind="nystrom"),
+    "manyheads.nn.class_attention.ClassAttentionBlock": replace(_OURS, kind="class", values=None),
+    "timm.layers.attention.Attention": _TIMM_NORM,
+    "timm.layers.attention.AttentionRope": _TIMM_NORM,
+    "timm.models.vision_transformer.Attention": _TIMM_NORM,  # where timm kept it before 1.0.17
+    "timm.models.vision_transformer_relpos.RelPosAttention": _TIMM,
+    "timm.models.eva.EvaAttention": _TIMM_NORM,
+    "timm.models.beit.Attention": _TIMM,
+    "timm.models.xcit.XCA": replace(_TIMM, kind="cross-covariance"),
+    "timm.models.cait.TalkingHeadAttn": _TIMM,
+    "timm.models.cait.ClassAttn": replace(_TIMM, kind="class", values=None),
+    "timm.models.tnt.Attention": replace(_TIMM, values=("v", "all")),
+    "timm.models.volo.Attention": _TIMM,
+    "timm.models.volo.OutlookAttention": replace(_TIMM, kind="outlook", values=("v", "all")),
+    "timm.models.volo.ClassAttention": replace(_TIMM, kind="class", values=None),
+    "timm.models.davit.WindowAttention": replace(_TIMM, kind="window"),
+    "timm.models.davit.ChannelAttention": replace(_TIMM, kind="channel", values=("qkv", "first")),
+    "timm.models.davit.ChannelAttentionV2": Tap("proj", "groups", "channel", _QKV),
+    "timm.models.swin_transformer.WindowAttention": replace(_TIMM, kind="window"),
+    "transformers.models.gpt2.modeling_gpt2.GPT2Attention": Tap("c_proj", "num_heads", values=("c_attn", "last")),
+    "transformers.models.bert.modeling_bert.BertAttention": _BERT,
+    "transformers.models.roberta.modeling_roberta.RobertaAttention": _BERT,
+    "transformers.models.vit.modeling_vit.ViTAttention": replace(_LLAMA, heads="num_attention_heads"),
+    "transformers.models.llama.modeling_llama.LlamaAttention": _LLAMA,
+    "transformers.models.mistral.modeling_mistral.MistralAttention": _LLAMA,
+    "transformers.models.qwen2.modeling_qwen2.Qwen2Attention": _LLAMA,
+    "transformers.models.qwen3.modeling_qwen3.Qwen3Attention": _LLAMA,
+    "transformers.models.nystromformer.modeling_nystromformer.NystromformerAttention": replace(_BERT, kind="nystrom"),
+    "torch.nn.modules.activation.MultiheadAttention": Tap((), "num_heads"),
+}
+PIXELS = ("attn_in", "pixel_attention.op")  # TNT's inner attention is told from its outer one by its name alone
+
+
+@dataclass(frozen=True)
+class Place:
+    """One attention module of a model, and the module whose input is its heads (None: computed again)."""
+
+    name: str
+    module: nn.Module
+    tap: Tap
+    output: nn.Module | None
+
+    @property
+    def heads(self) -> int:
+        """Number of heads."""
+        return self.tap.heads if isinstance(self.tap.heads, int) else int(within(self.module, self.tap.heads))
+
+
+def within(module: nn.Module, path: str) -> Any:
+    """What stands at a dotted path below `module`."""
+    found: Any = module
+    for name in path.split("."):
+        found = getattr(found, name)
+    return found
+
+
+def holds(module: nn.Module, path: str) -> bool:
+    """Whether a module stands at a dotted path below `module`."""
+    return any(name == path for name, _ in module.named_modules())
+
+
+def qualified(cls: type) -> str:
+    """Name of a class with its module's."""
+    return f"{cls.__module__}.{cls.__qualname__}"
+
+
+def plain(name: str) -> str:
+    """Name of a module without what wrappers add."""
+    for wrapper in WRAPPERS:
+        name = name.replace(wrapper, "")
+    return name
+
+
+def recognise(name: str, module: nn.Module) -> Tap | None:
+    """The tap for a module, by its class or the nearest of its bases in the table."""
+    for base in type(module).__mro__:
+        if tap := TAPS.get(qualified(base)):
+            return replace(tap, kind="pixel") if tap.kind == "softmax" and name.endswith(PIXELS) else tap
+    return None
+
+
+def find(model: nn.Module, taps: Mapping[str, Tap] | None = None) -> tuple[Place, ...]:
+    """Every attention module of `model` that can be listened to, class attention included, in the order of its modules.
+
+    `taps` adds others, or replaces the table's: names of attention modules, with `*` for any one part of a name, and
+    their taps."""
+    places, used = [], set()
+    for full, module in model.named_modules():
+        name = plain(full)
+        own = next((pattern for pattern in taps or {} if _matches(name, pattern)), None)
+        tap = recognise(name, module) if own is None else (taps or {})[own]
+        if tap is None:
+            continue
+        used.add(own)
+        places.append(Place(name, module, tap, _output(name, module, tap)))
+    if idle := [p for p in taps or {} if p not in used]:
+        names = [plain(name) for name, _ in model.named_modules() if name]
+        raise UserError(f"taps name {idle[0]!r}, and the model has no such module{nearest(idle[0], names)}; write the "
+                        "name of an attention module as named_modules() gives it, with * for numbers")
+    if not places:
+        raise UserError(_nothing(model))
+    return tuple(places)
+
+
+def _matches(name: str, pattern: str) -> bool:
+    """Whether the parts of a dotted name fit those of the pattern, one by one."""
+    parts, wanted = name.split("."), pattern.split(".")
+    return len(parts) == len(wanted) and all(map(fnmatchcase, parts, wanted))
+
+
+def _output(name: str, module: nn.Module, tap: Tap) -> nn.Module | None:
+    candidates = (tap.at,) if isinstance(tap.at, str) else tap.at
+    for path in candidates:
+        if holds(module, path):
+            return module.get_submodule(path)
+    if not candidates and qualified(nn.MultiheadAttention) in map(qualified, type(module).__mro__):
+        return None
+    given = ", ".join(child for child, _ in module.named_modules() if child) or "nothing"
+    raise UserError(f"the tap for {name} ({qualified(type(module))}) listens to {candidates}, and the module has {given}; "
+                    f'write taps={{"{name}": Tap("name of its output projection", heads=...)}}')
+
+
+def _nothing(model: nn.Module) -> str:
+    """What to say of a model in which no attention is recognised."""
+    like = [(plain(name), module) for name, module in model.named_modules() if "att" in type(module).__name__.lower()]
+    seen = {type(module): name for name, module in reversed(like)}
+    found = "; ".join(f"{name} is a {qualified(cls)}" for cls, name in seen.items()) or "none has attention in its name"
+    return (f"no attention that manyheads knows is in this {type(model).__name__} (its modules: {found}). Name the sites: "
+            'probe(model, batch, taps={"blocks.*.attn": Tap("proj", heads=8)}), where "blocks.*.attn" are the attention '
+            'modules as named_modules() gives them and "proj" is the output projection inside each')
