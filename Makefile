@@ -13,10 +13,10 @@ demo: .venv/.installed
 	.venv/bin/manyheads shape vit_b --depth 7 --heads 16 --mlp-dim 1536
 
 test: check
-	$(PY) -m pytest -n $(WORKERS)
+	OMP_NUM_THREADS=1 $(PY) -m pytest -n $(WORKERS)
 
 test-all: check
-	$(PY) -m pytest -n $(WORKERS) -m "not gpu"
+	OMP_NUM_THREADS=1 $(PY) -m pytest -n $(WORKERS) -m "not gpu"
 
 # Only files that hold a gpu test are collected, so that the others' imports need not be there.
 test-gpu:

@@ -85,15 +85,19 @@ def _print(report: dict[str, Any]) -> None:
     console = Console()
     table = Table(box=None, header_style="bold", pad_edge=False)
     titles = ("site", "kind", "tokens x inner", "heads", "kappa", "centred", "Gaussian", "stable rank", "correlation")
-    for title in titles:
-        table.add_column(title, justify="left" if title in ("site", "kind") else "right", no_wrap=True)
+    shown = len(titles) if console.width >= 110 else 7  # a narrow terminal gets whole numbers, fewer of them
+    for title in titles[:shown]:
+        table.add_column(title, justify="left" if title in ("site", "kind") else "right",
+                         no_wrap=title != "tokens x inner")
     for site in report["sites"]:
         alike = "" if site["head_correlation"] is None else f"{site['head_correlation']:.2f}"
-        table.add_row(
-            site["name"], site["kind"], f"{site['tokens']} x {site['inner']}", f"{site['heads']} x {site['head_dim']}",
+        cells = (
+            site["name"].removesuffix(".op").removesuffix(".attention"), site["kind"],
+            f"{site['tokens']} x {site['inner']}", f"{site['heads']} x {site['head_dim']}",
             _number(site["kappa"]), _number(site["centred_kappa"]), _number(math.exp(site["gaussian_log_kappa"])),
-            f"{site['stable_rank']:.1f}", alike, style="" if site["reliable"] == 1 else "yellow",
+            f"{site['stable_rank']:.1f}", alike,
         )  # fmt: skip
+        table.add_row(*cells[:shown], style="" if site["reliable"] == 1 else "yellow")
     console.print(table)
     for title, key in (("detail", "detail"), ("Jacobian", "jacobian")):
         if report["sites"][0][key] is not None:
