@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from . import families as f
+from . import sizes
 from .spec import Arch
 
 Numbers = int | tuple[int, ...]
@@ -62,46 +63,23 @@ def _text(numbers: Numbers) -> str:
     return str(numbers) if isinstance(numbers, int) else "[" + ",".join(map(str, numbers)) + "]"
 
 
-def _volo(width: int, heads: tuple[int, int]) -> Callable[..., Arch]:
-    widths = (width, 2 * width, 2 * width, 2 * width)
-    counts = (heads[0], heads[1], heads[1], heads[1])
-    dims = tuple(w // h for w, h in zip(widths, counts, strict=True))
-    return lambda mlp: f.volo(widths, (8, 8, 16, 4), counts, dims, mlp)
-
-
-def _davit(width: int) -> Callable[..., Arch]:
-    widths = (width, 2 * width, 4 * width, 8 * width)
-    return lambda mlp: f.davit(widths, (1, 1, 9, 1), tuple(w // 32 for w in widths), (32,) * 4, mlp)
-
-
 def _lra(vocab: int, tokens: int, classes: int, pair: bool = False) -> Callable[..., Arch]:
-    def make(mlp: int, conv: int = 35) -> Arch:
-        return f.nystromformer(64, 2, 2, 32, mlp, vocab=vocab, tokens=tokens, classes=classes, conv=conv, pair=pair)
-
-    return make
-
-
-def _tnt(mlp: int) -> Arch:
-    return f.tnt(640, 12, 10, 64, mlp, pixel_width=40, pixel_head_dim=10, pixel_mlp_dim=160)
-
-
-def _tinystories(mlp: int) -> Arch:
-    return f.gpt2(512, 12, 12, 42, mlp, tokens=64, positions=64, tied=False, head_bias=True, qkv_bias=False, relu=True)
+    return lambda mlp, conv=35: sizes.lra(vocab, tokens, classes, pair=pair, mlp=mlp, conv=conv)
 
 
 VIT_B = Model("ViT-B", lambda mlp: f.vit(768, 12, 12, 64, mlp), 768, 128)
 DEIT_B = Model("DeiT-B", lambda mlp: f.vit(768, 12, 12, 64, mlp, family="deit"), 768, 128)
 XCIT_M = Model("XCiT-M", lambda mlp: f.xcit(512, 24, 8, 64, mlp), 512, 128)
-TNT_B = Model("TNT-B", _tnt, 640, 128)
-VOLO_D3 = Model("VOLO-d3", _volo(256, (8, 16)), (256, 512, 512, 512), 128)
-DAVIT_B = Model("DaViT-B", _davit(128), (128, 256, 512, 1024), 128)
+TNT_B = Model("TNT-B", sizes.tnt_b, 640, 128)
+VOLO_D3 = Model("VOLO-d3", lambda mlp: sizes.volo(256, (8, 8, 16, 4), (8, 16), mlp), (256, 512, 512, 512), 128)
+DAVIT_B = Model("DaViT-B", lambda mlp: sizes.davit(128, (1, 1, 9, 1), mlp), (128, 256, 512, 1024), 128)
 VIT_L = Model("ViT-L", lambda mlp: f.vit(1024, 24, 16, 64, mlp), 1024, 64)
 DEIT_L = Model("DeiT-L", lambda mlp: f.vit(1024, 24, 16, 64, mlp, family="deit"), 1024, 64)
 XCIT_L = Model("XCiT-L", lambda mlp: f.xcit(768, 24, 16, 48, mlp), 768, 64)
-VOLO_D4 = Model("VOLO-d4", _volo(384, (12, 16)), (384, 768, 768, 768), 64)
-DAVIT_L = Model("DaViT-L", _davit(192), (192, 384, 768, 1536), 64)
+VOLO_D4 = Model("VOLO-d4", lambda mlp: sizes.volo(384, (8, 8, 16, 4), (12, 16), mlp), (384, 768, 768, 768), 64)
+DAVIT_L = Model("DaViT-L", lambda mlp: sizes.davit(192, (1, 1, 9, 1), mlp), (192, 384, 768, 1536), 64)
 CRAMMED = Model("Crammed BERT", lambda mlp: f.crammed_bert(mlp_dim=mlp), 768)
-GPT2 = Model("GPT-2 (TinyStories)", _tinystories, 512)
+GPT2 = Model("GPT-2 (TinyStories)", sizes.tinystories, 512)
 LISTOPS = Model("ListOps", _lra(32, 2048, 10), 64)
 TEXT = Model("Text", _lra(512, 4096, 2), 64)
 RETRIEVAL = Model("Retrieval", _lra(512, 4096, 2, pair=True), 64)

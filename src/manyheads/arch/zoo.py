@@ -10,25 +10,18 @@ from collections.abc import Callable
 from functools import cache
 
 from . import families as f
+from . import sizes
 from .errors import UserError, nearest
 from .parts import Rope, RopeLlama3
 from .spec import Arch
 
 
 def _volo(width: int, depths: tuple[int, ...], heads: tuple[int, int], ratio: int = 3, stem: int = 64) -> Arch:
-    widths = (width, 2 * width, 2 * width, 2 * width)
-    counts = (heads[0], heads[1], heads[1], heads[1])
-    dims = tuple(w // h for w, h in zip(widths, counts, strict=True))
-    return f.volo(widths, depths, counts, dims, tuple(ratio * w for w in widths), stem=stem)
+    return sizes.volo(width, depths, heads, tuple(ratio * w for w in (width, 2 * width, 2 * width, 2 * width)), stem)
 
 
 def _davit(width: int, depth: int) -> Arch:
-    widths = (width, 2 * width, 4 * width, 8 * width)
-    return f.davit(widths, (1, 1, depth, 1), tuple(w // 32 for w in widths), (32,) * 4, tuple(4 * w for w in widths))
-
-
-def _lra(vocab: int, tokens: int, classes: int, pair: bool = False) -> Arch:
-    return f.nystromformer(64, 2, 2, 32, 128, vocab=vocab, tokens=tokens, classes=classes, conv=35, pair=pair)
+    return sizes.davit(width, (1, 1, depth, 1), tuple(4 * width * 2**i for i in range(4)))
 
 
 _MAKE: dict[str, tuple[Callable[[], Arch], str]] = {
@@ -47,13 +40,13 @@ _MAKE: dict[str, tuple[Callable[[], Arch], str]] = {
     "xcit_m24": (lambda: f.xcit(512, 24, 8, 64, 2048), "XCiT-Medium, p16"),
     "xcit_l24": (lambda: f.xcit(768, 24, 16, 48, 3072), "XCiT-Large, p16"),
     "tnt_s": (lambda: f.tnt(384, 12, 6, 64, 1536, pixel_width=24, pixel_head_dim=6, pixel_mlp_dim=96), "TNT-Small"),
-    "tnt_b": (lambda: f.tnt(640, 12, 10, 64, 2560, pixel_width=40, pixel_head_dim=10, pixel_mlp_dim=160), "TNT-Base"),
+    "tnt_b": (lambda: sizes.tnt_b(), "TNT-Base"),
     "tnt_s_legacy": (
         lambda: f.tnt(384, 12, 6, 64, 1536, pixel_width=24, pixel_head_dim=6, pixel_mlp_dim=96, legacy=True),
         "TNT-Small, block of timm before 1.0.16",
     ),
     "tnt_b_legacy": (
-        lambda: f.tnt(640, 12, 10, 64, 2560, pixel_width=40, pixel_head_dim=10, pixel_mlp_dim=160, legacy=True),
+        lambda: sizes.tnt_b(legacy=True),
         "TNT-Base, block of timm before 1.0.16",
     ),
     "volo_d1": (lambda: _volo(192, (4, 4, 8, 2), (6, 12)), "VOLO-D1"),
@@ -69,8 +62,7 @@ _MAKE: dict[str, tuple[Callable[[], Arch], str]] = {
     "bert_base": (lambda: f.bert(768, 12, 12, 64, 3072), "BERT-Base, uncased vocabulary"),
     "gpt2": (lambda: f.gpt2(768, 12, 12, 64, 3072), "GPT-2 124M"),
     "gpt2_tinystories": (
-        lambda: f.gpt2(512, 12, 12, 42, 2048, tokens=64, positions=64, tied=False, head_bias=True, qkv_bias=False,
-                       relu=True),
+        lambda: sizes.tinystories(),
         "the 89M TinyStories model: 512 // 12 = 42, inner 504",
     ),
     "llama_1b": (
@@ -83,11 +75,11 @@ _MAKE: dict[str, tuple[Callable[[], Arch], str]] = {
                         tied=True, qk_norm=True),
         "Qwen3 0.6B: inner 2048 at width 1024; costed at 8192 tokens",
     ),
-    "nystromformer_listops": (lambda: _lra(32, 2048, 10), "LRA ListOps"),
-    "nystromformer_text": (lambda: _lra(512, 4096, 2), "LRA Text (IMDB bytes)"),
-    "nystromformer_retrieval": (lambda: _lra(512, 4096, 2, pair=True), "LRA Retrieval, two documents"),
-    "nystromformer_image": (lambda: _lra(512, 1024, 10), "LRA Image (CIFAR-10 pixels)"),
-    "nystromformer_pathfinder": (lambda: _lra(512, 1024, 2), "LRA Pathfinder-32"),
+    "nystromformer_listops": (lambda: sizes.lra(32, 2048, 10), "LRA ListOps"),
+    "nystromformer_text": (lambda: sizes.lra(512, 4096, 2), "LRA Text (IMDB bytes)"),
+    "nystromformer_retrieval": (lambda: sizes.lra(512, 4096, 2, pair=True), "LRA Retrieval, two documents"),
+    "nystromformer_image": (lambda: sizes.lra(512, 1024, 10), "LRA Image (CIFAR-10 pixels)"),
+    "nystromformer_pathfinder": (lambda: sizes.lra(512, 1024, 2), "LRA Pathfinder-32"),
     "nearest_neighbor": (lambda: f.nearest_neighbor(), "rank experiments: d=64, N=16, one full-rank head"),
 }  # fmt: skip
 
