@@ -13,7 +13,8 @@ aten = torch.ops.aten
 def backend(q: Tensor, *, mask: bool = False, grouped: bool = False) -> str:
     """The kernel `attend` uses for these queries: `cudnn` on Hopper and later in half precision, else PyTorch's choice.
 
-    Measured on one H200 (forward and backward, 4096 tokens): cuDNN 425 TFLOP/s at head_dim 64, flash 280."""
+    Measured on one H200, forward and backward of 64 x 12 heads of 64 over 1024 causal tokens: cuDNN 1.58 ms, flash 2.12.
+    torch 2.11 prefers cuDNN there by itself; older priorities put flash first."""
     if q.device.type != "cuda" or q.dtype not in (torch.float16, torch.bfloat16) or mask or grouped:
         return "torch"
     if torch.are_deterministic_algorithms_enabled() or q.shape[-1] % 8 or q.shape[-1] > 128 or q.shape[-2] == 1:
