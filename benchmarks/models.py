@@ -26,23 +26,39 @@ from .plain_gpt import PlainGPT
 Step = Callable[[], Any]
 LEAN_VIT = redesign(zoo.get("vit_b"), depth=7, heads=16, mlp_dim=1536)
 VOCAB = 50304
+TUNED = False  # --tuned: let the compiler try several launches of each kernel, for every contestant alike
 
 
-def train_step(
-    model: nn.Module, batch: Tensor, labels: Tensor, logits: Callable[[Any], Tensor] = lambda out: out, own: bool = False
-) -> Step:
-    """A whole training step: forward, loss, backward, fused AdamW. `own`: the loss that a transformers model brings."""
+Loss = Callable[[nn.Module, Tensor, Tensor], Tensor]
+
+
+def plain_loss(model: nn.Module, x: Tensor, y: Tensor) -> Tensor:
+    """Cross-entropy of whatever logits the model gives."""
+    out = model(x)
+    logits = getattr(out, "logits", out)
+    return F.cross_entropy(logits.flatten(0, -2), y.flatten())
+
+
+def our_loss(model: nn.Module, x: Tensor, y: Tensor) -> Tensor:
+    """The loss that our language models bring."""
+    return model(x, targets=y)
+
+
+def their_loss(model: nn.Module, x: Tensor, y: Tensor) -> Tensor:
+    """The loss that a transformers model brings; it shifts the labels itself."""
+    return model(x, labels=x).loss
+
+
+def train_step(model: nn.Module, batch: Tensor, labels: Tensor, loss: Loss = plain_loss) -> Step:
+    """A whole training step: forward, loss, backward, fused AdamW."""
     model = model.cuda().train()
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, fused=True)
 
     def loss_of(x: Tensor, y: Tensor) -> Tensor:
         with torch.autocast("cuda", dtype=torch.bfloat16):
-            if own:
-                return model(x, labels=x).loss
-            out = logits(model(x))
-            return F.cross_entropy(out.flatten(0, -2), y.flatten())
+            return loss(model, x, y)
 
-    compiled = torch.compile(loss_of)
+    compiled = torch.compile(loss_of, options={"coordinate_descent_tuning": True} if TUNED else None)
 
     def step() -> None:
         loss = compiled(batch, labels)
@@ -75,14 +91,13 @@ def vision(case: str, batch: int, arch: Arch, peers: dict[str, Callable[[], nn.M
     x, y = images(batch)
     contestants = ours(arch, x, y)
     for name, make in peers.items():
-        pick = (lambda out: out.logits) if name.startswith("transformers") else (lambda out: out)
-        contestants.append(Contestant(name, lambda make=make, pick=pick: train_step(make(), x, y, pick)))
+        contestants.append(Contestant(name, lambda make=make: train_step(make(), x, y)))
     return race(case, contestants, work=batch, unit="img/s")
 
 
-def ours(arch: Arch, x: Tensor, y: Tensor) -> list[Contestant]:
+def ours(arch: Arch, x: Tensor, y: Tensor, loss: Loss = plain_loss) -> list[Contestant]:
     """Our model, its residual stream in half precision."""
-    return [Contestant("manyheads", lambda: train_step(half_stream(build(arch, device="cuda")), x, y))]
+    return [Contestant("manyheads", lambda: train_step(half_stream(build(arch, device="cuda")), x, y, loss))]
 
 
 def hf_vit() -> nn.Module:
@@ -109,18 +124,14 @@ def gpt(case: str, batch: int, tokens: int, depth: int, heads: int, peers: tuple
     ids = torch.randint(0, VOCAB, (batch, tokens + 1), device="cuda")
     x, y = ids[:, :-1].contiguous(), ids[:, 1:].contiguous()
     arch = families.gpt2(768, depth, heads, 64, 3072, vocab=VOCAB, tokens=tokens, positions=tokens)
-    made: dict[str, Callable[[], nn.Module]] = {
-        "transformers": lambda: hf_gpt2(depth, heads, tokens),
-        "transformers, own loss": lambda: hf_gpt2(depth, heads, tokens),
-        "plain GPT": lambda: PlainGPT(VOCAB, tokens, 768, depth, heads, 64),
+    made: dict[str, tuple[Callable[[], nn.Module], Loss]] = {
+        "transformers": (lambda: hf_gpt2(depth, heads, tokens), their_loss),
+        "transformers, plain loss": (lambda: hf_gpt2(depth, heads, tokens), plain_loss),
+        "plain GPT": (lambda: PlainGPT(VOCAB, tokens, 768, depth, heads, 64), plain_loss),
     }
-    contestants = ours(arch, x, y)
+    contestants = ours(arch, x, y, our_loss)
     for name in peers:
-        pick = (lambda out: out.logits) if name == "transformers" else (lambda out: out)
-        own = name.endswith("own loss")
-        build_peer = made[name]
-        contestants.append(
-            Contestant(name, lambda make=build_peer, pick=pick, own=own: train_step(make(), x, y, pick, own)))
+        contestants.append(Contestant(name, lambda pair=made[name]: train_step(pair[0](), x, y, pair[1])))
     return race(case, contestants, work=batch * tokens, unit="tok/s")
 
 
@@ -192,8 +203,8 @@ def cases() -> dict[str, Callable[[], list[dict[str, Any]]]]:
         "xcit": lambda: [vision("train xcit_s12 batch 128", 128, zoo.get("xcit_s12"),
                                 {"timm": make("xcit_small_12_p16_224")})],
         "davit": lambda: [vision("train davit_t batch 128", 128, zoo.get("davit_t"), {"timm": make("davit_tiny")})],
-        "gpt": lambda: [gpt("train gpt2 T=1024", 64, 1024, 12, 12, ("transformers", "plain GPT"))],
-        "gpt_as_users_train": lambda: [gpt("train gpt2 T=1024, own loss", 64, 1024, 12, 12, ("transformers, own loss",))],
+        "gpt": lambda: [gpt("train gpt2 T=1024", 64, 1024, 12, 12,
+                            ("transformers", "transformers, plain loss", "plain GPT"))],
         "lean_gpt": lambda: [gpt("train gpt2_lean 4x16x64 T=1024", 64, 1024, 4, 16, ("plain GPT",))],
         "latency": latency,
         "cpu": cpu,
@@ -205,7 +216,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--only", default="", help="comma list of cases; default: all that this machine can run")
     parser.add_argument("--out", type=Path, default=Path("evidence/bench_models.json"))
+    parser.add_argument("--tuned", action="store_true", help="tune every contestant's kernels; compiles longer")
     args = parser.parse_args()
+    globals()["TUNED"] = args.tuned
     known = cases()
     chosen = args.only.split(",") if args.only else [n for n in known if (n == "cpu") != torch.cuda.is_available()]
     results = []

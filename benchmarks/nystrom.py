@@ -21,9 +21,9 @@ from manyheads.nn.nystrom import NystromAttention
 from .measure import Contestant, race, write
 
 
-def both_ways(module: nn.Module, x: Tensor, call: Callable[[nn.Module, Tensor], Tensor], *, amp: bool, fast: bool
-              ) -> Callable[[], Any]:
-    """Forward and backward of one attention."""
+def both_ways(module: nn.Module, x: Tensor, call: Callable[[nn.Module, Tensor], Tensor], *, amp: bool, fast: bool,
+              captured: bool) -> Callable[[], Any]:  # fmt: skip
+    """Forward and backward of one attention: launched each time, or captured once and replayed as one CUDA graph."""
 
     def forward(t: Tensor) -> Tensor:
         with torch.autocast(x.device.type, dtype=torch.bfloat16, enabled=amp):
@@ -36,7 +36,20 @@ def both_ways(module: nn.Module, x: Tensor, call: Callable[[nn.Module, Tensor], 
         module.zero_grad(set_to_none=True)
         x.grad = None
 
-    return step
+    if not captured:
+        return step
+    side = torch.cuda.Stream()
+    side.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(side):
+        for _ in range(3):
+            step()
+    torch.cuda.current_stream().wait_stream(side)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        run(x).backward()
+    module.zero_grad(set_to_none=True)
+    x.grad = None
+    return graph.replay
 
 
 def theirs(width: int, heads: int, tokens: int, landmarks: int, conv: int) -> nn.Module:
@@ -50,25 +63,26 @@ def theirs(width: int, heads: int, tokens: int, landmarks: int, conv: int) -> nn
     return NystromformerSelfAttention(config)
 
 
-def case(tokens: int, heads: int, batch: int, device: str, fast: bool, amp: bool) -> dict[str, Any]:
+def case(tokens: int, heads: int, batch: int, device: str, captured: bool) -> dict[str, Any]:
     """One length."""
-    width, landmarks = heads * 32, 64
+    width, landmarks, gpu = heads * 32, 64, device == "cuda"
+    how = {"amp": gpu, "fast": gpu, "captured": captured}
     x = torch.randn(batch, tokens, width, device=device, requires_grad=True)
 
     def ours(mix: Nystrom | Softmax, kind: type[nn.Module]) -> Callable[[], Callable[[], Any]]:
         def make() -> Callable[[], Any]:
             module = kind(width, Attention(heads, 32, mix=mix)).to(device)
-            return both_ways(module, x, lambda m, t: m(t), amp=amp, fast=fast)
+            return both_ways(module, x, lambda m, t: m(t), **how)
 
         return make
 
     contestants = [
         Contestant("manyheads", ours(Nystrom(landmarks), NystromAttention)),
         Contestant("transformers", lambda: both_ways(theirs(width, heads, tokens, landmarks, 0).to(device), x,
-                                                     lambda m, t: m(t)[0], amp=amp, fast=fast)),
+                                                     lambda m, t: m(t)[0], **how)),
         Contestant("exact, fused", ours(Softmax(), SoftmaxAttention)),
     ]
-    return race(f"nystrom N={tokens} h={heads}", contestants, work=batch, unit="seq/s", steps=5, rounds=7)
+    return race(f"nystrom N={tokens} h={heads}{' captured' if captured else ''}", contestants, work=batch, unit="seq/s", steps=5, rounds=7)
 
 
 def main() -> None:
@@ -81,8 +95,9 @@ def main() -> None:
     gpu = torch.cuda.is_available()
     results = []
     for tokens in map(int, args.tokens.split(",")):
-        results.append(case(tokens, 2, args.batch, "cuda" if gpu else "cpu", fast=gpu, amp=gpu))
-        write(args.out, results)
+        for captured in (False, True) if gpu else (False,):
+            results.append(case(tokens, 2, args.batch, "cuda" if gpu else "cpu", captured))
+            write(args.out, results)
 
 
 if __name__ == "__main__":

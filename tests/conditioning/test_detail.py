@@ -46,7 +46,7 @@ def test_detail_of_a_vit_is_that_of_its_own_tensors() -> None:
     assert detail.mlp_hidden_kappa == pytest.approx(kappa(seen["hidden"]), rel=1e-3)
     tokens = seen["tokens"].double()
     spectra = torch.linalg.svdvals(tokens - tokens.mean(1, keepdim=True)) ** 2
-    assert detail.coverage == pytest.approx((spectra[:, :16].sum(1) / spectra.sum(1)).mean().item(), rel=1e-6)
+    assert detail.coverage == pytest.approx(((spectra**2)[:, :16].sum(1) / (spectra**2).sum(1)).mean().item(), rel=1e-6)
 
 
 @pytest.mark.parametrize("name", CASES)

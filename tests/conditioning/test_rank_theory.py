@@ -86,6 +86,18 @@ def test_rank_coverage() -> None:
     assert rank_coverage([0, 0], 1) == 1.0
 
 
+@pytest.mark.parametrize("rank", [1, 4, 16])
+def test_a_score_of_two_tokens_has_the_square_of_their_variance(rank: int) -> None:
+    """The sign of a rank-r score agrees with the whole one's as often as their correlation sqrt(coverage) says."""
+    variances = 1 / np.arange(1, 65) ** 0.5
+    draw = np.random.default_rng(rank)
+    w, y = draw.standard_normal((2, 100_000, 64)) * np.sqrt(variances)
+    parts = w * y
+    whole, part = parts.sum(1), parts[:, :rank].sum(1)
+    assert np.corrcoef(whole, part)[0, 1] ** 2 == pytest.approx(rank_coverage(variances**2, rank), abs=0.01)
+    assert rank_coverage(variances, rank) < 0.75 * rank_coverage(variances**2, rank)
+
+
 def test_splitting_floor() -> None:
     assert splitting_floor([1, 2, 4, 10**6]) == pytest.approx([0, 1 / 6, 0.1783, 0.1817], abs=1e-4)
     draw = np.random.default_rng(3)

@@ -20,8 +20,8 @@ class Detail:
     """Further numbers of one site; None where the model does not show what they need. Kappas are geometric means.
 
     `entropy` is the mean entropy of an attention map's rows, in nats. `tokens_kappa` is of the attention's input,
-    `values_kappa` of what it mixes. `coverage` is the share of the tokens' variance, their mean removed, in its largest
-    head_dim directions: what rank head_dim can carry. `mlp_in_kappa` and `mlp_out_kappa` are of the weights of the MLP
+    `values_kappa` of what it mixes. `coverage` is what rank head_dim can carry: the share of the variance of the score of
+    two tokens, their mean removed, that lies in its largest head_dim directions. `mlp_in_kappa` and `mlp_out_kappa` are of the weights of the MLP
     that follows, `mlp_hidden_kappa` of its hidden activations."""
 
     entropy: float | None = None
@@ -86,10 +86,11 @@ def _entropy(entry: Heard, real: Bool[Tensor, "samples tokens"] | None) -> float
 def _coverage(
     tokens: Float[Tensor, "samples tokens width"], real: Bool[Tensor, "samples tokens"] | None, head_dim: int
 ) -> float:
-    """Mean over samples of the coverage of rank head_dim."""
+    """Mean over samples of the coverage of rank head_dim. A score is a product of two tokens, a query's and a key's: a
+    direction in which tokens have variance v gives it v^2."""
     x, mask = tokens.double(), _rows(tokens, real)
     weight = torch.ones_like(x[..., :1]) if mask is None else mask[..., None].to(x)
     x = (x - (x * weight).sum(1, keepdim=True) / weight.sum(1, keepdim=True).clamp_min(1)) * weight
     gram = x @ x.mT if x.shape[1] < x.shape[2] else x.mT @ x
     spectra = torch.linalg.eigvalsh(gram).clamp_min(0).flip(-1).cpu().numpy()
-    return float(sum(rank_coverage(row, head_dim) for row in spectra) / len(spectra))
+    return float(sum(rank_coverage(row**2, head_dim) for row in spectra) / len(spectra))

@@ -57,13 +57,16 @@ class Bert(nn.Module):
         mask: Bool[Tensor, "batch tokens"] | None = None,
         types: Int[Tensor, "batch tokens"] | None = None,
         at: Int[Tensor, "batch chosen"] | None = None,
+        targets: Int[Tensor, "batch chosen"] | None = None,
     ) -> Tensor:
-        """Classes; or logits over the vocabulary of all tokens, or of those `at` the chosen positions alone."""
+        """Classes; or logits over the vocabulary of all tokens, or of those `at` the chosen positions alone; with
+        `targets`, the mean cross-entropy of these (a target of -100 does not count)."""
         x = self.features(ids, mask, types)
         if isinstance(self.head, MaskedHead):
-            return self.head(x, self.embed.vocab.weight, at)
-        if at is not None:
-            raise UserError(f"{at.shape[-1]} positions to predict were given to a model that classifies; leave them out")
+            return self.head(x, self.embed.vocab.weight, at, targets)
+        given = at if at is not None else targets
+        if given is not None:
+            raise UserError(f"{given.shape[-1]} positions to predict were given to a model that classifies; leave them out")
         return self.head(x, mask)
 
     @torch.no_grad()

@@ -46,10 +46,15 @@ class GPT2(nn.Module):
         return x
 
     def forward(
-        self, ids: Int[Tensor, "batch tokens"], mask: Bool[Tensor, "batch tokens"] | None = None
-    ) -> Float[Tensor, "batch tokens vocab"]:
-        """Logits of the token that follows each. `mask` is True for a real token, False for padding."""
-        return self.head(self.features(ids, mask), self.embed.vocab.weight)
+        self,
+        ids: Int[Tensor, "batch tokens"],
+        mask: Bool[Tensor, "batch tokens"] | None = None,
+        targets: Int[Tensor, "batch tokens"] | None = None,
+    ) -> Tensor:
+        """Logits of the token that follows each, batch x tokens x vocab; with `targets`, their mean cross-entropy.
+
+        `mask` is True for a real token, False for padding; a target of -100 does not count."""
+        return self.head(self.features(ids, mask), self.embed.vocab.weight, targets)
 
     def init(self) -> None:
         """Every matrix and table N(0, 0.02), biases 0. OpenAI's dialect divides the std of what writes into the residual

@@ -50,10 +50,15 @@ class Llama(nn.Module):
         return x
 
     def forward(
-        self, ids: Int[Tensor, "batch tokens"], mask: Bool[Tensor, "batch tokens"] | None = None
-    ) -> Float[Tensor, "batch tokens vocab"]:
-        """Logits of the token that follows each. `mask` is True for a real token, False for padding."""
-        return self.head(self.features(ids, mask), self.embed.vocab.weight)
+        self,
+        ids: Int[Tensor, "batch tokens"],
+        mask: Bool[Tensor, "batch tokens"] | None = None,
+        targets: Int[Tensor, "batch tokens"] | None = None,
+    ) -> Tensor:
+        """Logits of the token that follows each, batch x tokens x vocab; with `targets`, their mean cross-entropy.
+
+        `mask` is True for a real token, False for padding; a target of -100 does not count."""
+        return self.head(self.features(ids, mask), self.embed.vocab.weight, targets)
 
     def init(self) -> None:
         """transformers' defaults: every matrix and the vocabulary N(0, 0.02), biases 0, norms 1."""

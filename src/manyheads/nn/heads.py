@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from manyheads.arch.parts import Classify, Lm, Masked, Norm, Pair
 
 from .inputs import check_chosen
+from .loss import vocabulary_loss
 from .mlp import ACTS
 from .norm import make_norm
 from .rates import Rates
@@ -73,9 +74,10 @@ class LmHead(nn.Module):
         """What the vocabulary's matrix is applied to: a loss that never holds all logits starts here."""
         return self.norm(x)
 
-    def forward(self, x: Float[Tensor, "... width"], table: Tensor) -> Float[Tensor, "... vocab"]:
-        """Logits over the vocabulary; `table` is the embedding's matrix, which an untied head does not use."""
-        return nn.functional.linear(self.last(x), table if self.weight is None else self.weight, self.bias)
+    def forward(self, x: Float[Tensor, "... width"], table: Tensor, targets: Tensor | None = None) -> Tensor:
+        """Logits over the vocabulary, or the loss of `targets`; `table` is the embedding's matrix, which an untied head
+        does not use."""
+        return over_vocabulary(self.last(x), table if self.weight is None else self.weight, self.bias, targets)
 
 
 class MaskedHead(nn.Module):
@@ -99,10 +101,22 @@ class MaskedHead(nn.Module):
         return x if self.dense is None else self.dense_norm(nn.functional.gelu(self.dense(x)))
 
     def forward(
-        self, x: Float[Tensor, "batch tokens width"], table: Tensor, at: Int[Tensor, "batch chosen"] | None = None
-    ) -> Float[Tensor, "batch chosen vocab"]:
-        """Logits over the vocabulary, of every token or of those at the chosen positions; `table` as in `LmHead`."""
-        return nn.functional.linear(self.last(x if at is None else pick(x, at)), table, self.bias)
+        self,
+        x: Float[Tensor, "batch tokens width"],
+        table: Tensor,
+        at: Int[Tensor, "batch chosen"] | None = None,
+        targets: Int[Tensor, "batch chosen"] | None = None,
+    ) -> Tensor:
+        """Logits over the vocabulary, of every token or of those at the chosen positions, or the loss of `targets`;
+        `table` as in `LmHead`."""
+        return over_vocabulary(self.last(x if at is None else pick(x, at)), table, self.bias, targets)
+
+
+def over_vocabulary(x: Tensor, table: Tensor, bias: Tensor | None, targets: Tensor | None) -> Tensor:
+    """Logits; or, with `targets`, their mean cross-entropy without ever holding all logits."""
+    if targets is None:
+        return nn.functional.linear(x, table, bias)
+    return vocabulary_loss(x, table, targets, bias)
 
 
 def pick(x: Float[Tensor, "batch tokens width"], at: Int[Tensor, "batch chosen"]) -> Float[Tensor, "batch chosen width"]:

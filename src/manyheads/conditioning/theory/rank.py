@@ -70,8 +70,9 @@ def one_head(coverage: ArrayLike, *, hard: bool = False) -> Array:
 
 
 def rank_coverage(variances: ArrayLike, rank: int) -> float:
-    """Share of the total in the `rank` largest of `variances` (eigenvalues of the tokens' covariance): why a head_dim
-    far below the width is enough where spectra decay."""
+    """Share of the total in the `rank` largest of `variances`: why a head_dim far below the width is enough where spectra
+    decay. The variances are those of the score, direction by direction: v^2 where query and key are both tokens of
+    variance v (self-attention), v where one of them is isotropic."""
     ordered = np.sort(np.asarray(variances, float))[::-1]
     total = ordered.sum()
     return float(ordered[:rank].sum() / total) if total > 0 else 1.0

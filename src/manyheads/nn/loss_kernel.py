@@ -1,0 +1,50 @@
+"""The rows of a vocabulary's loss on a GPU: each row is read once from memory and overwritten by its gradient."""
+
+from __future__ import annotations
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+
+IGNORED = tl.constexpr(-100)
+COLUMNS, WARPS = 4096, 8
+
+
+@triton.jit
+def _row(logits, targets, share, losses, vocab, stride, WANTED: tl.constexpr, COLUMNS: tl.constexpr):
+    at = tl.program_id(0).to(tl.int64)
+    target = tl.load(targets + at)
+    counts = target != IGNORED
+    row = logits + at * stride
+    columns = tl.arange(0, COLUMNS)
+    # largest logit and sum of exponentials, corrected as larger ones turn up, each column for itself
+    high = tl.full((COLUMNS,), float("-inf"), tl.float32)
+    total = tl.zeros((COLUMNS,), tl.float32)
+    for start in range(0, vocab, COLUMNS):
+        inside = start + columns < vocab
+        x = tl.load(row + start + columns, mask=inside, other=float("-inf")).to(tl.float32)
+        new = tl.maximum(high, x)
+        safe = tl.where(new == float("-inf"), 0.0, new)
+        total = total * tl.exp(high - safe) + tl.exp(x - safe)
+        high = new
+    top = tl.max(high, axis=0)
+    lse = top + tl.log(tl.sum(total * tl.exp(high - top), axis=0))
+    chosen = tl.load(row + tl.where(counts, target, 0)).to(tl.float32)
+    tl.store(losses + at, tl.where(counts, lse - chosen, 0.0))
+    if WANTED:
+        weight = tl.where(counts, tl.load(share), 0.0)
+        for start in range(0, vocab, COLUMNS):
+            inside = start + columns < vocab
+            x = tl.load(row + start + columns, mask=inside, other=float("-inf")).to(tl.float32)
+            chance = tl.exp(x - lse) - tl.where(start + columns == target, 1.0, 0.0)
+            tl.store(row + start + columns, (chance * weight).to(logits.dtype.element_ty), mask=inside)
+
+
+def rows_on_gpu(logits: Tensor, targets: Tensor, share: Tensor, wanted: bool) -> Tensor:
+    """Sum of the rows' losses times `share`; with `wanted`, logits are overwritten by its gradient."""
+    losses = torch.empty(len(logits), device=logits.device, dtype=torch.float32)
+    with torch.cuda.device_of(logits):
+        _row[(len(logits),)](logits, targets.contiguous(), share, losses, logits.shape[1], logits.stride(0),
+                             wanted, COLUMNS, num_warps=WARPS)  # fmt: skip
+    return losses.sum() * share
