@@ -1,0 +1,119 @@
+"""`manyheads runs`: the run folders below a root and where each stands."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections import Counter
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from manyheads.arch.errors import UserError
+
+if TYPE_CHECKING:
+    from manyheads.runs import Found
+
+COLOURS = {
+    "done": "green", "running": "cyan", "new": "", "stopped": "yellow", "failed": "red", "damaged": "red", "foreign": "dim",
+}  # fmt: skip
+
+
+def runs(
+    root: Annotated[Path, typer.Argument(help="Folder to look in, at any depth.")] = Path("runs"),
+    as_json: Annotated[bool, typer.Option("--json", help="For machines.")] = False,
+) -> None:
+    """List run folders: state, arm, steps, result. Damaged and foreign ones are listed with what is wrong."""
+    from manyheads.runs import find
+
+    if not os.path.isdir(root):
+        raise UserError(f"{root} is no folder; give the one that runs were written to")
+    rows = [_row(found, root) for found in find(root)]
+    if as_json:
+        print(json.dumps(rows))
+    else:
+        _print(rows, root)
+
+
+def _row(found: Found, root: Path) -> dict[str, Any]:
+    status, spec = found.status or {}, found.spec
+    metric, value = headline(found.result)
+    return {
+        "path": str(found.path), "name": os.path.relpath(found.path, root), "state": found.state,
+        "label": spec.label if spec else {}, "family": spec.arch.family if spec else None,
+        "seed": spec.seed if spec else None, "step": _number(status.get("step")), "total": _number(status.get("total")),
+        "progress": _number(status.get("progress")), "metric": metric, "value": value,
+        "updated": status.get("updated"), "message": str(status.get("message") or ""), "problem": found.problem,
+    }  # fmt: skip
+
+
+def headline(result: dict[str, Any] | None) -> tuple[str | None, float | None]:
+    """The metric that a result names as the one that decides, and its final value."""
+    match result:
+        case {"better": [str(metric), *_], "score": dict(score)}:
+            return metric, _number(score.get(metric))
+    return None, None
+
+
+def _number(value: Any) -> Any:
+    return value if isinstance(value, int | float) else None  # a status may have been edited by hand
+
+
+def _print(rows: list[dict[str, Any]], root: Path) -> None:
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    console = Console()
+    if not rows:
+        console.print(Text(f"no run folders in {_clean(str(root))}"))
+        return
+    table = Table(box=None, header_style="bold", pad_edge=False)
+    table.add_column("run", overflow="fold", min_width=20)
+    for title in ("state", "arm", "step", "result", "updated"):
+        table.add_column(title, justify="right" if title == "step" else "left", no_wrap=True, overflow="ellipsis")
+    now = datetime.now(UTC)
+    for row in rows:
+        arm = row["label"].get("arm") or row["family"] or ""
+        cells = (row["name"], row["state"], str(arm), _steps(row), _score(row), _ago(row["updated"], now))
+        table.add_row(*(Text(_clean(cell), style=COLOURS[row["state"]] if i == 1 else "") for i, cell in enumerate(cells)))
+    console.print(table)
+    for row in rows:
+        why = row["problem"] or (row["message"] if row["state"] == "failed" else "")
+        if why:
+            console.print(Text.assemble("\n", (_clean(row["name"]), "bold"), ": ", _clean(why)))
+    states = Counter(row["state"] for row in rows)
+    console.print(Text("\n" + ", ".join(f"{states[state]} {state}" for state in COLOURS if states[state])))
+
+
+def _steps(row: dict[str, Any]) -> str:
+    if row["step"] is None:
+        return ""
+    if row["total"] is not None:
+        return f"{row['step']}/{row['total']}"
+    part = "" if row["progress"] is None else f" ({100 * row['progress']:.0f} %)"  # a budget in seconds has no last step
+    return f"{row['step']}{part}"
+
+
+def _score(row: dict[str, Any]) -> str:
+    return "" if row["value"] is None else f"{row['metric']} {row['value']:.4g}"
+
+
+def _ago(updated: Any, now: datetime) -> str:
+    try:
+        then = datetime.fromisoformat(updated)
+        seconds = (now - then).total_seconds()
+    except (TypeError, ValueError):
+        return ""
+    if seconds < 120:
+        return f"{max(0, seconds):.0f} s ago"
+    if seconds < 2 * 3600:
+        return f"{seconds / 60:.0f} min ago"
+    return f"{seconds / 3600:.0f} h ago" if seconds < 48 * 3600 else f"{then:%Y-%m-%d}"
+
+
+def _clean(text: str) -> str:
+    """`text` without what a terminal would obey or cannot write."""
+    return "".join(letter if letter.isprintable() else "?" for letter in text)

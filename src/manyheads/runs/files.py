@@ -1,0 +1,98 @@
+"""Files that a kill, a power cut or a full disk leaves whole: the old content or the new, never a mixture."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from manyheads.arch.errors import UserError
+
+from .plain import refuse_constant
+
+SCHEMA = 1  # of the run folder: spec.json, status.json and result.json carry it, the JSON lines follow spec.json
+PARTIAL = ".partial"
+# schema -> how to make the next one of a file (its name, its content); an older file walks through them in order
+UPGRADERS: dict[int, Callable[[str, dict[str, Any]], dict[str, Any]]] = {}
+
+
+def unwritten(path: Path, error: OSError) -> UserError:
+    """The sentence for a write that failed."""
+    full = error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+    hint = "; what was written before is intact, make room and start again" if full else ""
+    return UserError(f"{path} cannot be written: {error.strerror or error}{hint}")
+
+
+def write_all(file: int, data: bytes) -> None:
+    """Write all of `data`: the kernel may take a part of it, for one when the disk is nearly full."""
+    view = memoryview(data)
+    while view:
+        view = view[os.write(file, view) :]
+
+
+def replace(path: Path, data: bytes) -> None:
+    """Put `data` in the place of the file in one step, on the disk when this returns. One writer at a time."""
+    partial = path.with_name(path.name + PARTIAL)
+    try:
+        file = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o666)
+        try:
+            write_all(file, data)
+            os.fsync(file)
+        finally:
+            os.close(file)
+        os.replace(partial, path)
+        sync_folder(path.parent)
+    except OSError as error:
+        with suppress(OSError):
+            partial.unlink()
+        raise unwritten(path, error) from error
+
+
+def sync_folder(folder: Path) -> None:
+    """Put the names in a folder on the disk: a new file is lost in a power cut until its name is there."""
+    try:
+        file = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            os.fsync(file)
+        finally:
+            os.close(file)
+    except OSError as error:
+        # network file systems that do it by themselves; a parent in which one may make folders and not list them
+        if error.errno not in (errno.EINVAL, errno.ENOTSUP, errno.EACCES):
+            raise unwritten(folder, error) from error
+
+
+def dump(value: dict[str, Any], *, sort: bool = False) -> bytes:
+    """A JSON object as a file that people read, too."""
+    return json.dumps(value, indent=1, sort_keys=sort, allow_nan=False).encode() + b"\n"
+
+
+def read_object(path: Path, hint: str = "") -> dict[str, Any] | None:
+    """The JSON object in a file, None where there is no file; damage is a sentence that ends with `hint`."""
+    try:
+        with open(path, "rb") as file:
+            data = json.loads(file.read().decode(), parse_constant=refuse_constant)
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise UserError(f"{path} cannot be read: {error.strerror or error}") from error
+    except (ValueError, RecursionError) as error:
+        raise UserError(f"{path} is damaged: it is not JSON ({error}){hint}") from None
+    if not isinstance(data, dict):
+        raise UserError(f"{path} is damaged: it is no JSON object{hint}")
+    return data
+
+
+def upgrade(name: str, data: dict[str, Any]) -> dict[str, Any]:
+    """What `name` would hold had this version written it; a schema that is not known is refused."""
+    schema = data.get("schema")
+    if type(schema) is not int or not 1 <= schema <= SCHEMA:
+        raise UserError(f"{name} has schema {schema!r}, and this version reads 1 to {SCHEMA}; a newer manyheads wrote it?")
+    while schema < SCHEMA:
+        data = UPGRADERS[schema](name, data)
+        schema += 1
+    return data

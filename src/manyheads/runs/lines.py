@@ -1,0 +1,138 @@
+"""JSON lines: one record a line, appended, cut back on resume. A line that a kill cut short is as good as not written."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, suppress
+from pathlib import Path
+from typing import Any
+
+from manyheads.arch.errors import UserError
+
+from .files import sync_folder, unwritten, write_all
+from .plain import line, refuse_constant
+
+BLOCK = 1 << 16
+
+
+class Lines:
+    """One file of JSON lines. Each record goes to the kernel at once, so a killed process loses none; `flush` puts them
+    on the disk. Equal records are equal bytes; NaN and infinity are written as null."""
+
+    def __init__(self, path: Path, writing: Callable[[], AbstractContextManager[None]]) -> None:
+        self.path = path
+        self._writing = writing  # held around every write: lock, and not finished
+        self._file: int | None = None
+        self._named = False  # whether the file's name is on the disk
+
+    def append(self, record: Mapping[str, Any]) -> None:
+        """Add one record. On a full disk the file stays as it was."""
+        data = line(record, self.path.name)
+        with self._writing():
+            file = self._open()
+            before = os.fstat(file).st_size
+            try:
+                write_all(file, data)
+            except BaseException as error:  # a full disk, or an interrupt between two parts of the line
+                with suppress(OSError):
+                    os.ftruncate(file, before)
+                self.close()  # opened again, it is cut back to whole lines
+                if isinstance(error, OSError):
+                    raise unwritten(self.path, error) from error
+                raise
+
+    def flush(self) -> None:
+        """Put all records on the disk: afterwards a power cut loses none of them."""
+        with self._writing():
+            if self._file is None and not os.path.exists(self.path):
+                return
+            try:
+                os.fsync(self._open())
+                if not self._named:
+                    sync_folder(self.path.parent)
+                    self._named = True
+            except OSError as error:
+                raise unwritten(self.path, error) from error
+
+    def size(self) -> int:
+        """Bytes of whole lines: what `cut` takes to come back to this moment."""
+        try:
+            file = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
+        except FileNotFoundError:
+            return 0
+        except OSError as error:
+            raise UserError(f"{self.path} cannot be read: {error.strerror or error}") from error
+        try:
+            return _whole(file)
+        finally:
+            os.close(file)
+
+    def cut(self, size: int) -> None:
+        """Drop everything behind the first `size` bytes, torn lines included."""
+        with self._writing():
+            if size == 0 and not os.path.exists(self.path):
+                return
+            file = self._open()
+            whole = os.fstat(file).st_size
+            if not 0 <= size <= whole:
+                raise UserError(f"{self.path} is damaged: it has {whole} bytes of whole lines where {size} were written")
+            if size and os.pread(file, 1, size - 1) != b"\n":
+                raise UserError(f"{self.path} is damaged: no line ends at byte {size}, where one was written")
+            try:
+                os.ftruncate(file, size)
+                os.fsync(file)
+            except OSError as error:
+                raise unwritten(self.path, error) from error
+
+    def read(self) -> list[dict[str, Any]]:
+        """All records; a torn last line is not one."""
+        try:
+            data = self.path.read_bytes()
+        except FileNotFoundError:
+            return []
+        except OSError as error:
+            raise UserError(f"{self.path} cannot be read: {error.strerror or error}") from error
+        return [self._record(text, number) for number, text in enumerate(data.split(b"\n")[:-1], 1)]
+
+    def _record(self, text: bytes, number: int) -> dict[str, Any]:
+        try:
+            record = json.loads(text.decode(), parse_constant=refuse_constant)
+        except (ValueError, RecursionError):
+            record = None
+        if not isinstance(record, dict):
+            raise UserError(f"{self.path} is damaged: line {number} is no JSON object")
+        return record
+
+    def _open(self) -> int:
+        if self._file is None:
+            try:
+                file = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o666)
+                try:
+                    os.ftruncate(file, _whole(file))  # a torn line must not become the head of the next one
+                except OSError:
+                    os.close(file)
+                    raise
+            except OSError as error:
+                raise unwritten(self.path, error) from error
+            self._file = file
+        return self._file
+
+    def close(self) -> None:
+        """Let the file go; the next write opens it again."""
+        file, self._file = self._file, None
+        if file is not None:
+            os.close(file)
+
+
+def _whole(file: int) -> int:
+    """Bytes of a file up to the end of its last whole line."""
+    end = os.fstat(file).st_size
+    while end:
+        start = max(0, end - BLOCK)
+        found = os.pread(file, end - start, start).rfind(b"\n")
+        if found >= 0:
+            return start + found + 1
+        end = start
+    return 0
