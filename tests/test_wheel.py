@@ -11,7 +11,15 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
 CONSTRAINTS = ROOT / "constraints.txt"
-DATA = {"manyheads/py.typed"}  # every file in the wheel that is neither Python nor metadata
+DATA = {  # every file in the wheel that is neither Python nor metadata
+    "manyheads/py.typed",
+    "manyheads/data/fashion_mnist/LICENSE",
+    "manyheads/data/fashion_mnist/NOTICE",
+    "manyheads/data/fashion_mnist/train-images-idx3-ubyte.xz",
+    "manyheads/data/fashion_mnist/train-labels-idx1-ubyte.xz",
+    "manyheads/data/fashion_mnist/t10k-images-idx3-ubyte.xz",
+    "manyheads/data/fashion_mnist/t10k-labels-idx1-ubyte.xz",
+}
 
 
 def call(*command: object, cwd: Path | None = None) -> str:

@@ -64,7 +64,7 @@ def test_the_callback_is_one_of_the_trainers_own(monkeypatch: pytest.MonkeyPatch
 
 
 def test_lightning_logs_kappa_and_trains_the_same(tmp_path: Path) -> None:
-    lightning = pytest.importorskip("lightning.pytorch", reason="lightning is in the lightning extra, not in dev")
+    import lightning.pytorch as lightning
     from lightning.pytorch.loggers import CSVLogger
 
     class Module(lightning.LightningModule):

@@ -1,0 +1,35 @@
+"""Where data lies on this machine, and the sentence for what is missing."""
+
+from __future__ import annotations
+
+import os
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from manyheads.arch.errors import UserError
+
+VARIABLE = "MANYHEADS_DATA"
+
+
+def data_root(root: Path | str | None = None) -> Path:
+    """The folder that holds datasets: `root`, else $MANYHEADS_DATA, else ~/.cache/manyheads."""
+    given = root or os.environ.get(VARIABLE)
+    return Path(given).expanduser() if given else Path.home() / ".cache" / "manyheads"
+
+
+def first_found(root: Path, places: tuple[str, ...], what: str, source: str) -> Path:
+    """The first of `places` below `root` that exists; when none does, where to get `what` and where to put it."""
+    for place in places:
+        if (root / place).exists():
+            return root / place
+    raise UserError(f"{what} is not at {root / places[0]}; get it from {source} and put it there, or name the folder that "
+                    f"holds {places[0]} with {VARIABLE}=FOLDER")
+
+
+def optional(module: str, package: str, purpose: str) -> Any:
+    """A module of an optional package."""
+    try:
+        return import_module(module)
+    except ImportError:
+        raise UserError(f"{purpose} needs {package}, which is not installed; write: pip install {package}") from None
