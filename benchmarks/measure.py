@@ -14,6 +14,8 @@ from typing import Any
 
 import torch
 
+COMPILE_ONLY = False  # build and warm each contestant, race none
+
 
 @dataclass
 class Contestant:
@@ -33,7 +35,7 @@ def synchronise() -> None:
 
 
 def race(
-    case: str, contestants: list[Contestant], *, work: float, unit: str, steps: int = 10, rounds: int = 7, warm: int = 3
+    case: str, contestants: list[Contestant], *, work: float, unit: str, steps: int = 10, rounds: int = 7, warm: int = 5
 ) -> dict[str, Any]:
     """Build and warm each contestant, then let them take turns of `steps` steps. The first is ours.
 
@@ -56,7 +58,10 @@ def race(
         if torch.cuda.is_available():
             contestant.memory = torch.cuda.max_memory_allocated() - before
         print(f"  {case}: {contestant.name} ready in {time.perf_counter() - start:.0f} s", flush=True)
-        ready.append(contestant)
+        if COMPILE_ONLY:
+            contestant.step = None
+        else:
+            ready.append(contestant)
     for _ in range(rounds):
         for contestant in ready:
             assert contestant.step is not None

@@ -19,7 +19,9 @@ from manyheads.arch.redesign import redesign
 from manyheads.arch.spec import Arch
 from manyheads.models.build import build
 from manyheads.nn.stream import half_stream
+from manyheads.train.captured import Captured
 
+from . import measure
 from .measure import Contestant, race, write
 from .plain_gpt import PlainGPT
 
@@ -49,10 +51,10 @@ def their_loss(model: nn.Module, x: Tensor, y: Tensor) -> Tensor:
     return model(x, labels=x).loss
 
 
-def train_step(model: nn.Module, batch: Tensor, labels: Tensor, loss: Loss = plain_loss) -> Step:
-    """A whole training step: forward, loss, backward, fused AdamW."""
+def train_step(model: nn.Module, batch: Tensor, labels: Tensor, loss: Loss = plain_loss, captured: bool = False) -> Step:
+    """A whole training step: forward, loss, backward, fused AdamW; `captured`, as our training loop does it."""
     model = model.cuda().train()
-    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, fused=True)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, fused=True, capturable=captured)
 
     def loss_of(x: Tensor, y: Tensor) -> Tensor:
         with torch.autocast("cuda", dtype=torch.bfloat16):
@@ -60,13 +62,15 @@ def train_step(model: nn.Module, batch: Tensor, labels: Tensor, loss: Loss = pla
 
     compiled = torch.compile(loss_of, options={"coordinate_descent_tuning": True} if TUNED else None)
 
-    def step() -> None:
-        loss = compiled(batch, labels)
+    def step(x: Tensor, y: Tensor) -> Tensor:
+        optimizer.zero_grad(set_to_none=True)
+        loss = compiled(x, y)
         loss.backward()
         optimizer.step()
-        optimizer.zero_grad(set_to_none=True)
+        return loss.detach()
 
-    return step
+    run = Captured(step) if captured else step
+    return lambda: run(batch, labels)
 
 
 def wide_timm(depth: int, heads: int, head_dim: int, mlp_ratio: float) -> nn.Module:
@@ -96,8 +100,11 @@ def vision(case: str, batch: int, arch: Arch, peers: dict[str, Callable[[], nn.M
 
 
 def ours(arch: Arch, x: Tensor, y: Tensor, loss: Loss = plain_loss) -> list[Contestant]:
-    """Our model, its residual stream in half precision."""
-    return [Contestant("manyheads", lambda: train_step(half_stream(build(arch, device="cuda")), x, y, loss))]
+    """Our model, its residual stream in half precision: the same loop as the peers', and captured."""
+    return [
+        Contestant(name, lambda how=how: train_step(half_stream(build(arch, device="cuda")), x, y, loss, how))
+        for name, how in (("manyheads", False), ("manyheads, captured", True))
+    ]
 
 
 def hf_vit() -> nn.Module:
@@ -126,7 +133,6 @@ def gpt(case: str, batch: int, tokens: int, depth: int, heads: int, peers: tuple
     arch = families.gpt2(768, depth, heads, 64, 3072, vocab=VOCAB, tokens=tokens, positions=tokens)
     made: dict[str, tuple[Callable[[], nn.Module], Loss]] = {
         "transformers": (lambda: hf_gpt2(depth, heads, tokens), their_loss),
-        "transformers, plain loss": (lambda: hf_gpt2(depth, heads, tokens), plain_loss),
         "plain GPT": (lambda: PlainGPT(VOCAB, tokens, 768, depth, heads, 64), plain_loss),
     }
     contestants = ours(arch, x, y, our_loss)
@@ -204,7 +210,7 @@ def cases() -> dict[str, Callable[[], list[dict[str, Any]]]]:
                                 {"timm": make("xcit_small_12_p16_224")})],
         "davit": lambda: [vision("train davit_t batch 128", 128, zoo.get("davit_t"), {"timm": make("davit_tiny")})],
         "gpt": lambda: [gpt("train gpt2 T=1024", 64, 1024, 12, 12,
-                            ("transformers", "transformers, plain loss", "plain GPT"))],
+                            ("transformers", "plain GPT"))],
         "lean_gpt": lambda: [gpt("train gpt2_lean 4x16x64 T=1024", 64, 1024, 4, 16, ("plain GPT",))],
         "latency": latency,
         "cpu": cpu,
@@ -216,9 +222,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--only", default="", help="comma list of cases; default: all that this machine can run")
     parser.add_argument("--out", type=Path, default=Path("evidence/bench_models.json"))
+    parser.add_argument("--compile-only", action="store_true", help="fill the compiler's cache, several processes at once")
     parser.add_argument("--tuned", action="store_true", help="tune every contestant's kernels; compiles longer")
     args = parser.parse_args()
     globals()["TUNED"] = args.tuned
+    measure.COMPILE_ONLY = args.compile_only
     known = cases()
     chosen = args.only.split(",") if args.only else [n for n in known if (n == "cpu") != torch.cuda.is_available()]
     results = []

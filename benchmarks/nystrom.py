@@ -18,6 +18,7 @@ from manyheads.arch.parts import Attention, Nystrom, Softmax
 from manyheads.nn.attention import SoftmaxAttention
 from manyheads.nn.nystrom import NystromAttention
 
+from . import measure
 from .measure import Contestant, race, write
 
 
@@ -76,13 +77,43 @@ def case(tokens: int, heads: int, batch: int, device: str, captured: bool) -> di
 
         return make
 
+    def peer(amp: bool) -> Callable[[], Callable[[], Any]]:
+        return lambda: both_ways(theirs(width, heads, tokens, landmarks, 0).to(device), x, lambda m, t: m(t)[0],
+                                 **(how | {"amp": amp}))  # fmt: skip
+
     contestants = [
         Contestant("manyheads", ours(Nystrom(landmarks), NystromAttention)),
-        Contestant("transformers", lambda: both_ways(theirs(width, heads, tokens, landmarks, 0).to(device), x,
-                                                     lambda m, t: m(t)[0], **how)),
+        Contestant("transformers", peer(gpu)),
+        *([Contestant("transformers, float32", peer(False))] if gpu else []),
         Contestant("exact, fused", ours(Softmax(), SoftmaxAttention)),
     ]
-    return race(f"nystrom N={tokens} h={heads}{' captured' if captured else ''}", contestants, work=batch, unit="seq/s", steps=5, rounds=7)
+    name = f"nystrom N={tokens} h={heads}{' captured' if captured else ''}"
+    return race(name, contestants, work=batch, unit="seq/s", steps=5, rounds=7)
+
+
+def errors(tokens: int, heads: int, scale: float) -> dict[str, float]:
+    """Largest error of the forward under bf16 autocast against the same attention in float64, relative to the largest
+    value. `scale` multiplies queries and keys: trained attention is sharper than initial one."""
+    from manyheads.nn.nystrom import nystrom
+
+    draw = torch.Generator("cuda").manual_seed(0)
+    x = torch.randn(4, tokens, heads * 32, generator=draw, device="cuda")
+    module = theirs(heads * 32, heads, tokens, 64, 0).cuda()
+    with torch.no_grad():
+        for layer in (module.query, module.key):
+            layer.weight.normal_(std=scale / (heads * 32) ** 0.5, generator=draw)
+        module.value.weight.normal_(std=(heads * 32) ** -0.5, generator=draw)
+
+        def split(t: Tensor) -> Tensor:
+            return t.unflatten(-1, (heads, 32)).transpose(1, 2)
+
+        q, k, v = (layer(x) for layer in (module.query, module.key, module.value))
+        with torch.autocast("cuda", torch.bfloat16):
+            short = [layer(x) for layer in (module.query, module.key, module.value)]
+            ours = nystrom(*map(split, short), 64, 6).transpose(1, 2).flatten(2)
+            found = {"transformers": module(x)[0], "manyheads": ours}
+        truth = nystrom(*(split(t.double()) for t in (q, k, v)), 64, 6).transpose(1, 2).flatten(2)
+    return {name: ((y.double() - truth).abs().max() / truth.abs().max()).item() for name, y in found.items()}
 
 
 def main() -> None:
@@ -90,12 +121,19 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--out", type=Path, default=Path("evidence/bench_nystrom.json"))
     parser.add_argument("--tokens", default="1024,2048,4096,8192,16384")
+    parser.add_argument("--captured-only", action="store_true", help="leave out what is launched each time")
+    parser.add_argument("--compile-only", action="store_true", help="fill the compiler's cache")
     parser.add_argument("--batch", type=int, default=32)
     args = parser.parse_args()
+    measure.COMPILE_ONLY = args.compile_only
     gpu = torch.cuda.is_available()
-    results = []
+    results: list[dict[str, Any]] = []
+    if gpu and not args.compile_only:
+        for scale in (0.5, 1.0, 2.0):
+            results.append({"case": f"error at N=4096, scale {scale}", "errors": errors(4096, 2, scale)})
+            print(results[-1], flush=True)
     for tokens in map(int, args.tokens.split(",")):
-        for captured in (False, True) if gpu else (False,):
+        for captured in (False, True)[args.captured_only :] if gpu else (False,):
             results.append(case(tokens, 2, args.batch, "cuda" if gpu else "cpu", captured))
             write(args.out, results)
 

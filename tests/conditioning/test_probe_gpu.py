@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
+from pathlib import Path
+
 import pytest
 import torch
 
@@ -38,3 +43,35 @@ def test_random_numbers_and_precision_stay() -> None:
         assert {site.dtype for site in sites} == {"float32"}
     finally:
         torch.set_float32_matmul_precision("highest")
+
+
+def losses(probed: bool, steps: int = 6) -> list[float]:
+    """Of a few deterministic training steps, with the probe every second one or without."""
+    torch.use_deterministic_algorithms(True)
+    arch = ORIGINALS["vit"]
+    model = build(arch, Rates(path=0.1), seed=0).cuda().train()
+    torch.manual_seed(1)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3, fused=True)
+    images, labels = inputs(arch, batch=16)[0].cuda(), torch.arange(16).cuda() % 7
+    compiled, found = torch.compile(model), []
+    for step in range(steps):
+        if probed and step % 2 == 0:
+            probe(compiled, images[:4])
+        with torch.autocast("cuda", torch.bfloat16):
+            loss = torch.nn.functional.cross_entropy(compiled(images), labels)
+        loss.backward()
+        optimizer.step()
+        optimizer.zero_grad()
+        found.append(loss.item())
+    return found
+
+
+def test_deterministic_training_is_the_same_to_the_bit_with_and_without_the_probe() -> None:
+    """cuBLAS takes its workspace from the environment, hence a process of its own."""
+    root = Path(__file__).resolve().parents[2]
+    env = os.environ | {"CUBLAS_WORKSPACE_CONFIG": ":4096:8", "PYTHONPATH": f"{root}/src:{root}"}
+    code = "from tests.conditioning.test_probe_gpu import losses; print(losses(False)); print(losses(True))"
+    done = subprocess.run([sys.executable, "-c", code], env=env, check=True, capture_output=True, text=True)
+    without, with_probe = done.stdout.splitlines()
+    assert without == with_probe
+    assert len(set(without.split(","))) == 6  # it learns: the losses differ from step to step

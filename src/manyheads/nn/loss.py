@@ -18,7 +18,7 @@ from manyheads.arch.errors import UserError
 from .inputs import readable
 
 IGNORED = -100  # a target that does not count
-BLOCK = {"cuda": 2**30, "cpu": 2**24}  # logits held at once; on an H200 fewer rows leave part of the card idle
+BLOCK = {"cuda": 2**31, "cpu": 2**24}  # logits held at once; on an H200 a quarter of it costs 3 % of the loss's time
 
 
 def vocabulary_loss(
@@ -53,10 +53,10 @@ def check_targets(targets: Tensor, x: Tensor, vocab: int) -> None:
         raise UserError(f"targets are {targets.dtype} of shape {tuple(targets.shape)}; beside these tokens they are whole "
                         f"numbers of shape {tuple(x.shape[:-1])}")
     if readable(targets) and targets.numel():
-        counted = targets[targets != IGNORED]
-        if counted.numel() and (int(counted.min()) < 0 or int(counted.max()) >= vocab):
-            raise UserError(f"targets run from {int(counted.min())} to {int(counted.max())}; this model's vocabulary is 0 to "
-                            f"{vocab - 1}, and {IGNORED} is what does not count")
+        low, high = (int(end) for end in targets.where(targets != IGNORED, 0).aminmax())
+        if low < 0 or high >= vocab:
+            raise UserError(f"targets run from {low} to {high}; this model's vocabulary is 0 to {vocab - 1}, and {IGNORED} "
+                            "is what does not count")
 
 
 class _Loss(torch.autograd.Function):

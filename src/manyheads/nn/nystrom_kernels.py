@@ -1,9 +1,10 @@
 """Triton kernels of Nyström attention: landmarks ask all tokens, all tokens ask the landmarks, the inverse, the filter.
 
 A map of tokens x landmarks lives in registers only, forward and backward. Inputs are read in the precision and the layout
-they come in, and everything is computed in float32: a product is three TF32 ones, which keep its digits. Sums over tokens
-are left in parts for the caller to add in one order. Names: g counts batch x heads, M and D are `marks` (landmarks) and
-`dim` (head_dim) rounded up to what a tile takes.
+they come in, and everything is computed in float32. A product (DOT) of float32 inputs is three TF32 ones, which keep its
+digits; of half-precision inputs, which are exact in TF32, it is one: maps are then rounded to 11 bits, where half-precision
+ones have 8. Sums over tokens are left in parts for the caller to add in one order. Names: g counts batch x heads, M and D
+are `marks` (landmarks) and `dim` (head_dim) rounded up to what a tile takes.
 """
 # mypy: ignore-errors
 
@@ -17,7 +18,7 @@ import triton.language as tl
 @triton.jit
 def _few_forward(
     q, k, v, seen, out, top, total, kb, kh, kn, vb, vh, vn, heads, tokens, marks, dim, scale, chunk,
-    MASKED: tl.constexpr, M: tl.constexpr, D: tl.constexpr, BLOCK: tl.constexpr,
+    MASKED: tl.constexpr, M: tl.constexpr, D: tl.constexpr, BLOCK: tl.constexpr, DOT: tl.constexpr,
 ):  # fmt: skip
     """One part of the tokens: unnormalised sum of values, its largest score and its sum of weights."""
     g, part = tl.program_id(0), tl.program_id(1)
@@ -36,13 +37,13 @@ def _few_forward(
         values = tl.load(v + batch * vb + head * vh + n[:, None] * vn + col[None, :], mask=both, other=0.0)
         if MASKED:
             real = real & (tl.load(seen + batch * tokens + n, mask=real, other=0) != 0)
-        x = tl.where(real[None, :], tl.dot(asks, tl.trans(keys), input_precision="tf32x3"), float("-inf"))
+        x = tl.where(real[None, :], tl.dot(asks, tl.trans(keys), input_precision=DOT), float("-inf"))
         now = tl.maximum(high, tl.max(x, 1))
         safe = tl.where(now == float("-inf"), 0.0, now)  # nothing seen yet
         p = tl.exp(x - safe[:, None])
         shrink = tl.exp(high - safe)
         weight = weight * shrink + tl.sum(p, 1)
-        summed = summed * shrink[:, None] + tl.dot(p, values.to(tl.float32), input_precision="tf32x3")
+        summed = summed * shrink[:, None] + tl.dot(p, values.to(tl.float32), input_precision=DOT)
         high = now
     here = (g * tl.num_programs(1) + part) * marks + row
     tl.store(out + here[:, None] * dim + col[None, :], summed, mask=few)
@@ -71,7 +72,7 @@ def _few_combine(partial, top, total, out, lse, parts, marks, dim, M: tl.constex
 @triton.jit
 def _few_backward(
     q, k, v, seen, lse, dy, delta, dq, dk, dv, kb, kh, kn, vb, vh, vn, gb, gh, gn, heads, tokens, marks, dim, scale, chunk,
-    MASKED: tl.constexpr, M: tl.constexpr, D: tl.constexpr, BLOCK: tl.constexpr,
+    MASKED: tl.constexpr, M: tl.constexpr, D: tl.constexpr, BLOCK: tl.constexpr, DOT: tl.constexpr,
 ):  # fmt: skip
     """Gradients of one part of the keys and values, and its share of the queries' gradient."""
     g, part = tl.program_id(0), tl.program_id(1)
@@ -92,16 +93,16 @@ def _few_backward(
         values = tl.load(v + batch * vb + head * vh + n[:, None] * vn + col[None, :], mask=both, other=0.0)
         if MASKED:
             real = real & (tl.load(seen + batch * tokens + n, mask=real, other=0) != 0)
-        x = tl.where(real[None, :], tl.dot(asks, tl.trans(keys), input_precision="tf32x3"), float("-inf"))
+        x = tl.where(real[None, :], tl.dot(asks, tl.trans(keys), input_precision=DOT), float("-inf"))
         p = tl.exp(x - norm[:, None])
-        dp = tl.dot(dout, tl.trans(values.to(tl.float32)), input_precision="tf32x3")
+        dp = tl.dot(dout, tl.trans(values.to(tl.float32)), input_precision=DOT)
         dx = p * (dp - drift[:, None])
         to = batch * gb + head * gh + n[:, None] * gn + col[None, :]
-        dvalues = tl.dot(tl.trans(p), dout, input_precision="tf32x3")
-        dkeys = tl.dot(tl.trans(dx), asks, input_precision="tf32x3")
+        dvalues = tl.dot(tl.trans(p), dout, input_precision=DOT)
+        dkeys = tl.dot(tl.trans(dx), asks, input_precision=DOT)
         tl.store(dv + to, dvalues.to(dv.dtype.element_ty), mask=both)
         tl.store(dk + to, dkeys.to(dk.dtype.element_ty), mask=both)
-        dasks += tl.dot(dx, keys, input_precision="tf32x3")
+        dasks += tl.dot(dx, keys, input_precision=DOT)
     here = (g * tl.num_programs(1) + part) * marks + row
     tl.store(dq + here[:, None] * dim + col[None, :], dasks * scale, mask=few)
 
@@ -110,7 +111,7 @@ def _few_backward(
 @triton.jit
 def _many_forward(
     q, k, w, out, qb, qh, qn, ob, oh, on, heads, tokens, marks, dim, scale,
-    M: tl.constexpr, D: tl.constexpr, BLOCK: tl.constexpr,
+    M: tl.constexpr, D: tl.constexpr, BLOCK: tl.constexpr, DOT: tl.constexpr,
 ):  # fmt: skip
     """One block of tokens."""
     g, start = tl.program_id(0), tl.program_id(1) * BLOCK
@@ -122,10 +123,10 @@ def _many_forward(
     keys, values = tl.load(k + at, mask=few, other=0.0), tl.load(w + at, mask=few, other=0.0)
     asks = tl.load(q + batch * qb + head * qh + n[:, None] * qn + col[None, :], mask=both, other=0.0)
     asks = asks.to(tl.float32) * scale
-    x = tl.where((row < marks)[None, :], tl.dot(asks, tl.trans(keys), input_precision="tf32x3"), float("-inf"))
+    x = tl.where((row < marks)[None, :], tl.dot(asks, tl.trans(keys), input_precision=DOT), float("-inf"))
     p = tl.exp(x - tl.max(x, 1)[:, None])
     p = p / tl.sum(p, 1)[:, None]
-    y = tl.dot(p, values, input_precision="tf32x3")
+    y = tl.dot(p, values, input_precision=DOT)
     to = batch * ob + head * oh + n[:, None] * on + col[None, :]
     tl.store(out + to, y.to(out.dtype.element_ty), mask=both)
 
@@ -133,7 +134,7 @@ def _many_forward(
 @triton.jit
 def _many_backward(
     q, k, w, dy, dq, dk, dw, qb, qh, qn, yb, yh, yn, gb, gh, gn, heads, tokens, marks, dim, scale, chunk,
-    M: tl.constexpr, D: tl.constexpr, BLOCK: tl.constexpr,
+    M: tl.constexpr, D: tl.constexpr, BLOCK: tl.constexpr, DOT: tl.constexpr,
 ):  # fmt: skip
     """Gradients of one part of the queries, and its share of the landmarks' gradients."""
     g, part = tl.program_id(0), tl.program_id(1)
@@ -149,16 +150,16 @@ def _many_backward(
         asks = tl.load(q + batch * qb + head * qh + n[:, None] * qn + col[None, :], mask=both, other=0.0)
         asks = asks.to(tl.float32) * scale
         dout = tl.load(dy + batch * yb + head * yh + n[:, None] * yn + col[None, :], mask=both, other=0.0).to(tl.float32)
-        x = tl.where((row < marks)[None, :], tl.dot(asks, tl.trans(keys), input_precision="tf32x3"), float("-inf"))
+        x = tl.where((row < marks)[None, :], tl.dot(asks, tl.trans(keys), input_precision=DOT), float("-inf"))
         p = tl.exp(x - tl.max(x, 1)[:, None])
         p = p / tl.sum(p, 1)[:, None]
-        dp = tl.dot(dout, tl.trans(values), input_precision="tf32x3")
+        dp = tl.dot(dout, tl.trans(values), input_precision=DOT)
         dx = p * (dp - tl.sum(dp * p, 1)[:, None])
-        dasks = tl.dot(dx, keys, input_precision="tf32x3") * scale
+        dasks = tl.dot(dx, keys, input_precision=DOT) * scale
         to = batch * gb + head * gh + n[:, None] * gn + col[None, :]
         tl.store(dq + to, dasks.to(dq.dtype.element_ty), mask=both)
-        dvalues += tl.dot(tl.trans(p), dout, input_precision="tf32x3")
-        dkeys += tl.dot(tl.trans(dx), asks, input_precision="tf32x3")
+        dvalues += tl.dot(tl.trans(p), dout, input_precision=DOT)
+        dkeys += tl.dot(tl.trans(dx), asks, input_precision=DOT)
     to = ((g * tl.num_programs(1) + part) * marks + row)[:, None] * dim + col[None, :]
     tl.store(dk + to, dkeys, mask=few)
     tl.store(dw + to, dvalues, mask=few)

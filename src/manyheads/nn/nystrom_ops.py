@@ -125,7 +125,7 @@ def _few(q: Tensor, k: Tensor, v: Tensor, seen: Tensor | None) -> tuple[Tensor, 
     top, total = q.new_empty(2, batch, heads, parts, marks)
     kernels._few_forward[(batch * heads, parts)](
         q, k, v, q if seen is None else seen, partial, top, total, *k.stride()[:3], *v.stride()[:3], heads, tokens, marks,
-        dim, dim**-0.5, chunk, MASKED=seen is not None, BLOCK=_block(marks, dim), **_tiles(marks, dim),
+        dim, dim**-0.5, chunk, MASKED=seen is not None, BLOCK=_block(marks, dim), DOT=_dot(k), **_tiles(marks, dim),
     )  # fmt: skip
     kernels._few_combine[(batch * heads,)](partial, top, total, y, lse, parts, marks, dim, **_tiles(marks, dim))
     return y, lse
@@ -143,7 +143,7 @@ def _few_back(
     kernels._few_backward[(batch * heads, parts)](
         q, k, v, q if seen is None else seen, lse, dy, delta, dq, dk, dv, *k.stride()[:3], *v.stride()[:3],
         *dk.stride()[:3], heads, tokens, marks, dim, dim**-0.5, chunk, MASKED=seen is not None, BLOCK=_block(marks, dim),
-        **_tiles(marks, dim),
+        DOT=_dot(k), **_tiles(marks, dim),
     )  # fmt: skip
     return dq, dk, dv
 
@@ -154,7 +154,7 @@ def _many(q: Tensor, k: Tensor, w: Tensor) -> Tensor:
     block = _block(marks, dim)
     kernels._many_forward[(batch * heads, _ceil(tokens, block))](
         q, k, w, y, *q.stride()[:3], *y.stride()[:3], heads, tokens, marks, dim, dim**-0.5, BLOCK=block,
-        **_tiles(marks, dim),
+        DOT=_dot(q), **_tiles(marks, dim),
     )  # fmt: skip
     return y
 
@@ -167,7 +167,7 @@ def _many_back(q: Tensor, k: Tensor, w: Tensor, dy: Tensor) -> tuple[Tensor, Ten
     dq, dk, dw = _like(q), _parted(k, tokens), _parted(k, tokens)
     kernels._many_backward[(batch * heads, parts)](
         q, k, w, dy, dq, dk, dw, *q.stride()[:3], *dy.stride()[:3], *dq.stride()[:3], heads, tokens, marks, dim,
-        dim**-0.5, chunk, BLOCK=_block(marks, dim), **_tiles(marks, dim),
+        dim**-0.5, chunk, BLOCK=_block(marks, dim), DOT=_dot(q), **_tiles(marks, dim),
     )  # fmt: skip
     return dq, dk, dw
 
@@ -226,6 +226,11 @@ def _like(x: Tensor) -> Tensor:
     """An empty tensor for x's values that lies token by token, all heads of a token side by side."""
     batch, heads, tokens, dim = x.shape
     return x.new_empty(batch, tokens, heads, dim).transpose(1, 2)
+
+
+def _dot(x: Tensor) -> str:
+    """How products are made of inputs like x."""
+    return "tf32x3" if x.dtype == torch.float32 else "tf32"
 
 
 def _ceil(a: int, b: int) -> int:

@@ -1,0 +1,185 @@
+"""`python -m benchmarks.train`: our training loop beside the obvious one, alone and several runs at once.
+
+The obvious loop: timm's model, a torchvision-style dataset behind a DataLoader with workers, autocast, torch.compile.
+Ours: `train(run)` as a user calls it, run folder and all. CIFAR-10's shape and files, random pixels: 50,000 images of
+3 x 32 x 32; ViT of width 192, 12 layers, 3 heads of 64, 65 tokens, batch 512.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch.nn import functional as F
+
+from manyheads.arch import families, zoo
+from manyheads.arch.spec import Arch
+from manyheads.data.augment import Augment
+from manyheads.runs import Run, RunSpec
+from manyheads.tasks import to_dict
+from manyheads.tasks.images import Images
+from manyheads.train.loop import train
+from manyheads.train.recipe import Basis, Recipe
+
+from .measure import machine
+
+BATCH = 512
+GPU = torch.cuda.is_available()
+
+
+def small(depth: int = 12) -> Arch:
+    """The ViT of the comparison."""
+    return families.vit(192, depth, 3, 64, 768, image=32, patch=4, classes=10)
+
+
+def write_cifar(root: Path) -> None:
+    """CIFAR-10's official binary files with random pixels."""
+    draw, folder = np.random.default_rng(0), root / "cifar-10-batches-bin"
+    folder.mkdir(parents=True)
+    (folder / "batches.meta.txt").write_text("\n".join(f"class{i}" for i in range(10)) + "\n")
+    for name in (*(f"data_batch_{i}.bin" for i in range(1, 6)), "test_batch.bin"):
+        rows = draw.integers(0, 256, (10_000, 3073), dtype=np.uint8)
+        rows[:, 0] = np.arange(10_000) % 10
+        rows.tofile(folder / name)
+
+
+class Plain(torch.utils.data.Dataset[Any]):
+    """Images as torchvision's CIFAR10 class hands them out: one at a time, as PIL, through its transforms."""
+
+    def __init__(self) -> None:
+        from torchvision import transforms as T
+
+        self.pixels = np.random.default_rng(0).integers(0, 256, (50_000, 32, 32, 3), dtype=np.uint8)
+        norm = T.Normalize((0.49, 0.48, 0.45), (0.25, 0.24, 0.26))
+        self.transform = T.Compose([T.RandomCrop(32, padding=4), T.RandomHorizontalFlip(), T.ToTensor(), norm])
+
+    def __len__(self) -> int:
+        return len(self.pixels)
+
+    def __getitem__(self, i: int) -> tuple[Any, int]:
+        from PIL import Image
+
+        return self.transform(Image.fromarray(self.pixels[i])), i % 10
+
+
+def obvious(steps: int, workers: int, depth: int = 12) -> dict[str, Any]:
+    """The loop one writes first; images per second once it runs."""
+    import timm
+
+    device = "cuda" if GPU else "cpu"
+    model = timm.create_model("vit_tiny_patch16_224", img_size=32, patch_size=4, num_classes=10, depth=depth).to(device)
+    loader = torch.utils.data.DataLoader(Plain(), BATCH, shuffle=True, num_workers=workers, pin_memory=GPU, drop_last=True,
+                                         persistent_workers=workers > 0)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3, weight_decay=0.05, fused=GPU)
+    fast, made, turns = torch.compile(model) if GPU else model, 0, []
+    start = time.perf_counter()
+    while made < steps:
+        for images, labels in loader:
+            images, labels = images.to(device, non_blocking=True), labels.to(device, non_blocking=True)
+            with torch.autocast(device, dtype=torch.bfloat16, enabled=GPU):
+                loss = F.cross_entropy(fast(images), labels)
+            optimizer.zero_grad(set_to_none=True)
+            loss.backward()
+            torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+            optimizer.step()
+            made += 1
+            if made % 20 == 0:
+                loss.item()
+                turns.append(time.perf_counter() - start)
+                start = time.perf_counter()
+            if made >= steps:
+                break
+    rates = [20 * BATCH / turn for turn in turns[2:]] or [20 * BATCH / turns[-1]]
+    return {"rate": statistics.median(rates), "rates": rates, "workers": workers}
+
+
+def spec(arch: Arch, amount: float, kind: str, batch: int, size: int | None, seed: int) -> RunSpec:
+    """A run of ours."""
+    task = Images("cifar10", size=size, limit=2000 if size else None, augment=Augment(crop=4, flip=True))
+    recipe = Recipe(batch=batch, basis=Basis(kind, amount), evaluate_every=0, log_every=20, checkpoint_every=0)  # type: ignore[arg-type]
+    return RunSpec(arch, to_dict(task), recipe.to_dict(), seed)
+
+
+def ours(root: Path, folder: Path, made: RunSpec) -> dict[str, Any]:
+    """`train(run)`; images per second by the run's own timings, the first records left out."""
+    run = Run.create(folder, made)
+    train(run, root=root, quiet=True)
+    rates = [line["rate"] for line in run.timings.read()]
+    rest = rates[len(rates) // 3 :] or rates
+    return {"rate": statistics.median(rest), "rates": rest}
+
+
+def together(root: Path, folder: Path, processes: int, seconds: float, depth: int) -> dict[str, Any]:
+    """Several runs at once, each a process; the sum of what each does in the middle of its time."""
+    command = [sys.executable, "-m", "benchmarks.train", "--child", root, "--seconds", seconds, "--depth", depth]
+    env = os.environ | {"OMP_NUM_THREADS": "1"}
+    children = [
+        subprocess.Popen([str(word) for word in (*command, "--folder", folder / str(i), "--seed", i)], env=env)
+        for i in range(processes)
+    ]
+    failed = sum(child.wait() != 0 for child in children)
+    rates = []
+    for i in range(processes):
+        lines = Run.open(folder / str(i)).timings.read()
+        middle = [line["rate"] for line in lines if 0.35 * seconds < line["seconds"] < 0.9 * seconds]
+        rates.append(statistics.mean(middle) if middle else 0.0)
+    return {"processes": processes, "failed": failed, "rate": sum(rates), "rates": rates}
+
+
+def main() -> None:
+    """Run the chosen parts and write the record."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--out", type=Path, default=Path("evidence/bench_train.json"))
+    parser.add_argument("--only", default="obvious,alone,together,vit_b")
+    parser.add_argument("--steps", type=int, default=300)
+    parser.add_argument("--seconds", type=float, default=25.0)
+    parser.add_argument("--processes", default="4,10")
+    parser.add_argument("--workers", type=int, default=max(0, min(14, (os.cpu_count() or 2) - 2)))
+    parser.add_argument("--depth", type=int, default=12)
+    parser.add_argument("--child", type=Path, help="data of a run among several")
+    parser.add_argument("--folder", type=Path)
+    parser.add_argument("--seed", type=int, default=0)
+    args = parser.parse_args()
+    if args.child:
+        ours(args.child, args.folder, spec(small(args.depth), args.seconds, "seconds", BATCH, None, args.seed))
+        return
+    found: dict[str, Any] = {"machine": machine(), "batch": BATCH, "mps": bool(os.environ.get("CUDA_MPS_PIPE_DIRECTORY"))}
+
+    def keep(name: str, value: Any) -> None:
+        found[name] = value
+        args.out.parent.mkdir(parents=True, exist_ok=True)
+        args.out.write_text(json.dumps(found, indent=1) + "\n")
+        print(name, {k: v for k, v in value.items() if k != "rates"}, flush=True)
+
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = Path(temporary)
+        write_cifar(folder)
+        for part in args.only.split(","):
+            if part == "obvious":
+                keep(part, obvious(args.steps, args.workers, args.depth))
+            elif part == "alone":
+                keep(part, ours(folder, folder / "alone", spec(small(args.depth), args.steps, "steps", BATCH, None, 0)))
+            elif part == "together":
+                for number in map(int, args.processes.split(",")):
+                    keep(f"together_{number}", together(folder, folder / f"of{number}", number, args.seconds, args.depth))
+            elif part == "vit_b":
+                keep(part, ours(folder, folder / "vit_b", spec(fitted(), 100, "steps", 256, 224, 0)))
+
+
+def fitted() -> Arch:
+    """ViT-B at 224 px with CIFAR-10's classes."""
+    return Images("cifar10", size=224).fit(zoo.get("vit_b"))
+
+
+if __name__ == "__main__":
+    main()
