@@ -30,7 +30,7 @@ def save(model: nn.Module, folder: Path | str) -> None:
     assert isinstance(arch, Arch)
     state = {name: tensor.detach().contiguous() for name, tensor in model.state_dict().items()}
     partial = folder / (WEIGHTS + ".partial")
-    save_file(state, partial, metadata={"format": "pt", "family": arch.family})
+    save_file(state, partial, metadata={"format": "pt"})
     with partial.open("rb") as file:
         os.fsync(file.fileno())
     partial.replace(folder / WEIGHTS)

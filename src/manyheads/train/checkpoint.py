@@ -1,0 +1,197 @@
+"""Checkpoints: safetensors written by every process through torch.distributed.checkpoint, and a note beside them.
+
+    checkpoint/step-00001000/note.json            run, step, elapsed seconds, sizes of the JSON lines, hashes of the files
+                             shard-*.safetensors  model, moments, averages; any number of processes can read them
+
+A checkpoint is written under another name and renamed when it is on the disk, so that one with its own name is whole
+unless the disk damaged it; its hashes tell. The newest two are kept.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import shutil
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from torch import Tensor
+
+from manyheads.arch.errors import UserError
+from manyheads.runs.files import PARTIAL, dump, read_object, replace, sync_folder, unwritten
+
+from . import plain
+from .parallel import Ranks
+
+SCHEMA = 1
+NOTE = "note.json"
+KEPT = 2
+NAME = re.compile(r"step-(\d{8,})")
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """Bytes of the JSON lines at the moment of the checkpoint: resuming cuts them back to these."""
+
+    metrics: int
+    spectra: int
+    timings: int
+
+
+@dataclass(frozen=True)
+class Note:
+    """What a checkpoint knows beside its tensors. `told` is the last step that the log has told of."""
+
+    run: str
+    step: int
+    told: int
+    elapsed: float
+    processes: int
+    sizes: Sizes
+    schema: int = SCHEMA
+
+
+class Damaged(UserError):
+    """A checkpoint that is not as it was written."""
+
+
+def save(folder: Path, tensors: dict[str, Tensor], note: Note, ranks: Ranks) -> None:
+    """Write a checkpoint, every process its part; it counts from the moment it gets its name."""
+    final = folder / f"step-{note.step:08d}"
+    partial = final.with_name(final.name + PARTIAL)
+    if ranks.first:
+        with _told(partial):
+            if not folder.exists():
+                folder.mkdir()
+                sync_folder(folder.parent)
+            for left in folder.glob(f"*{PARTIAL}"):  # what a kill left
+                shutil.rmtree(left)
+            partial.mkdir()
+    ranks.wait()
+    try:
+        _write(partial, tensors, ranks)
+        if ranks.first:
+            with _told(partial):
+                replace(partial / NOTE, dump(plain.to_dict(note) | {"files": _manifest(partial)}))
+                if final.exists():  # damaged, or this step would not have been made again
+                    shutil.rmtree(final)
+                partial.rename(final)
+                sync_folder(folder)
+                for old in _all(folder)[KEPT:]:
+                    shutil.rmtree(old)
+    except BaseException:
+        if ranks.first:
+            shutil.rmtree(partial, ignore_errors=True)
+        raise
+    ranks.wait()
+
+
+def newest(folder: Path, run: str, say: Callable[[str], None], ranks: Ranks) -> tuple[Path, Note] | None:
+    """The newest checkpoint that is whole; damaged ones are passed over, saying so. Another run's is refused. The first
+    process looks, and all take what it found."""
+    found = _look(folder, run, say) if ranks.first else None
+    (step,) = ranks.agree(-1 if found is None else found[1].step)
+    if found is None and step >= 0:
+        path = folder / f"step-{int(step):08d}"
+        found = path, _read(path, hashes=False)
+    return found
+
+
+def _look(folder: Path, run: str, say: Callable[[str], None]) -> tuple[Path, Note] | None:
+    for path in _all(folder):
+        try:
+            note = _read(path)
+        except Damaged as error:
+            say(f"{error}; going on without it")
+            continue
+        if note.run != run:
+            raise UserError(f"{path} is a checkpoint of run {note.run}, and this is run {run}; put it back where it "
+                            "belongs, or delete it")
+        return path, note
+    return None
+
+
+def load(path: Path, tensors: dict[str, Tensor], ranks: Ranks) -> None:
+    """Read a checkpoint into `tensors`, every process its part, whatever number of processes wrote it."""
+    import torch.distributed.checkpoint as dcp
+
+    with _quiet():
+        dcp.load(_views(tensors), storage_reader=dcp.HuggingFaceStorageReader(str(path)), no_dist=ranks.world == 1)
+
+
+def clear(folder: Path) -> None:
+    """Delete all checkpoints: the run is done, and its model saved."""
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+def _write(folder: Path, tensors: dict[str, Tensor], ranks: Ranks) -> None:
+    import torch.distributed.checkpoint as dcp
+    from torch.distributed.checkpoint.api import CheckpointException
+
+    writer = dcp.HuggingFaceStorageWriter(str(folder), save_distributed=True)  # it syncs each file to the disk
+    try:
+        with _quiet():
+            dcp.save(_views(tensors), storage_writer=writer, no_dist=ranks.world == 1)
+    except CheckpointException as error:
+        cause = next(iter(error.failures.values()))[0]
+        if isinstance(cause, OSError):
+            raise unwritten(folder, cause) from error
+        raise
+
+
+def _views(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+    """Scalars as vectors of one number: not every version of safetensors reads a slice of a scalar."""
+    return {name: tensor.detach().reshape(1) if tensor.ndim == 0 else tensor.detach() for name, tensor in tensors.items()}
+
+
+def _all(folder: Path) -> list[Path]:
+    """The checkpoints of a run, newest first."""
+    found = [path for path in folder.glob("step-*") if NAME.fullmatch(path.name)]
+    return sorted(found, key=lambda path: int(path.name.removeprefix("step-")), reverse=True)
+
+
+def _read(path: Path, *, hashes: bool = True) -> Note:
+    """The note of a checkpoint; with `hashes`, of one whose files are as they were written."""
+    try:
+        data = read_object(path / NOTE)
+        if data is None:
+            raise UserError(f"it has no {NOTE}")
+        if data.get("schema") != SCHEMA:
+            raise UserError(f"its schema is {data.get('schema')!r}, and this version reads {SCHEMA}")
+        files = data.pop("files", None)
+        note = plain.from_dict(Note, data, NOTE)
+        if hashes and files != (found := _manifest(path)):
+            wrong = sorted(name for name in {*found, *(files or {})} if found.get(name) != (files or {}).get(name))
+            raise UserError(f"{', '.join(wrong[:2])} is not as it was written")
+    except (UserError, OSError) as error:
+        raise Damaged(f"{path} is damaged: {error}") from None
+    return note
+
+
+def _manifest(folder: Path) -> dict[str, str]:
+    """The hash of every tensor file of a checkpoint."""
+    found = {}
+    for path in sorted(folder.glob("*.safetensors")):
+        with path.open("rb") as file:
+            found[path.name] = hashlib.file_digest(file, "sha256").hexdigest()
+    return found
+
+
+@contextmanager
+def _told(path: Path) -> Iterator[None]:
+    """A write that fails is a sentence."""
+    try:
+        yield
+    except OSError as error:
+        raise unwritten(path, error) from error
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """PyTorch warns that a single process saves as a single process."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message=".*single process.*")
+        yield

@@ -1,0 +1,66 @@
+"""A dry run: what training would take, before anything is allocated."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+
+from manyheads.arch.errors import UserError
+from manyheads.arch.flops import training_flops
+from manyheads.arch.params import params
+from manyheads.arch.parts import Token
+from manyheads.arch.spec import Arch
+from manyheads.models.build import build
+
+from .budget import budget
+from .memory import part_bytes
+from .parallel import Parallel, Ranks
+from .recipe import Recipe
+from .step import uses_half
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """What a run would take. `memory` is bytes in each GPU by the formula of `arch.memory`, temporary buffers left out:
+    with fused attention, and in `memory_unfused` with attention maps kept. `seconds` is `flops` over what the GPUs do."""
+
+    params: int
+    steps: int | None
+    samples: int | None
+    flops: float | None
+    rows: int
+    memory: float
+    memory_unfused: float
+    seconds: float
+
+
+def estimate(
+    arch: Arch, recipe: Recipe, *, samples: int | None = None, gpus: int = 8, device_tflops: float = 156.0,
+    utilisation: float = 0.4, parallel: Parallel = "ddp",
+) -> Estimate:  # fmt: skip
+    """What `recipe` would take for `arch` on `gpus` GPUs that can do `device_tflops` and reach `utilisation` of it: the
+    default is an A100 in TF32; `samples` is the size of an epoch, for a basis that needs it.
+
+    The model is built on the meta device, so that a record that cannot be built is refused here and not in an hour."""
+    if gpus < 1 or not 0 < utilisation <= 1 or device_tflops <= 0:
+        raise UserError(f"{gpus} GPUs at {utilisation} of {device_tflops} TFLOPS train nothing; write at least one, a "
+                        "share from 0 to 1 and a number above 0")
+    ranks = Ranks(torch.device("cuda", 0), parallel if gpus > 1 else "none", 0, gpus)
+    ranks.check(recipe.batch, recipe.accumulate)
+    model = build(arch, recipe.rates, device="meta")
+    count = sum(parameter.numel() for parameter in model.parameters())
+    assert count == params(arch).total, "a count is proved"
+    text = isinstance(arch.embed, Token)
+    unit, per_sample = ("tokens", arch.stages[0].tokens) if text else ("images", 1)
+    spend = budget(recipe, arch, unit=unit, per_sample=per_sample, samples=samples)
+    rows = len(ranks.rows(recipe.batch, 0, recipe.accumulate))
+    half = uses_half(recipe, ranks.device)
+    memory, unfused = (part_bytes(arch, recipe, rows, half=half, fused=fused, world=gpus, sharded=parallel == "fsdp")
+                       for fused in (True, False))  # fmt: skip
+    speed = gpus * device_tflops * 1e12 * utilisation
+    if spend.steps is None:
+        assert spend.seconds is not None
+        return Estimate(count, None, None, None, rows, memory, unfused, spend.seconds)
+    flops = float(spend.steps * recipe.batch * training_flops(arch))
+    return Estimate(count, spend.steps, spend.steps * recipe.batch, flops, rows, memory, unfused, flops / speed)

@@ -1,0 +1,239 @@
+"""`train(run)`: the one loop. It trains what the run's specification says, resumes, and writes the run folder.
+
+Records in metrics.jsonl are of three kinds: `train` (mean loss since the last one, learning rate), `eval` (the task's
+scores) and, where training went wrong, `diverged`. spectra.jsonl has one record for each attention at each probed step.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from manyheads import tasks
+from manyheads.arch.errors import UserError
+from manyheads.conditioning.monitor import Reading
+from manyheads.conditioning.probe import probe
+from manyheads.runs import Run
+from manyheads.tasks import Work
+
+from . import checkpoint
+from .average import Average
+from .budget import Budget, budget
+from .clock import Clock
+from .evaluate import evaluate
+from .finish import result, save_model
+from .guard import Diverged, Losses
+from .memory import explained
+from .optimizer import adamw, set_lr
+from .parallel import Parallel, Ranks, joined
+from .place import place
+from .progress import Style, Watch, watch
+from .recipe import Recipe
+from .schedule import beta1, factor
+from .state import State
+from .step import make_step, numerics, uses_half
+from .stop import Asked, Stopped, listening
+
+STATUS_EVERY = 2.0  # seconds
+TOLERATED = 0.05  # of the time, waiting for data
+
+
+def train(
+    run: Run, *, device: torch.device | str | None = None, parallel: Parallel = "none", progress: Style | Watch = "auto",
+    root: Path | None = None, quiet: bool = False, events: bool = False,
+) -> dict[str, Any]:  # fmt: skip
+    """Train `run` to the end of its budget and give its result; a finished run gives it at once.
+
+    It starts where the newest checkpoint stands. Asked to stop by SIGTERM or SIGINT it finishes the step, saves, and
+    raises `Stopped`. `root` is where data lies, `events` writes TensorBoard events into the run folder."""
+    if (done := run.result) is not None:
+        return done
+    recipe = Recipe.from_dict(run.spec.recipe)
+    task = tasks.from_dict(run.spec.task)
+    task.check(run.spec.arch)
+    with joined(parallel, device) as ranks, held(run, ranks), listening() as asked, numerics(recipe, ranks.device):
+        ranks.check(recipe.batch, recipe.accumulate)
+        with explained(run.spec.arch, recipe, ranks):
+            work = task.open(ranks.device, run.spec.seed, recipe.batch, root=root)
+            spend = budget(recipe, run.spec.arch, unit=work.unit, per_sample=work.per_sample, samples=work.samples)
+            style = "none" if quiet or not ranks.first else progress
+            look = watch(style, run.path.name, spend, work.unit, run.path / "events" if events and ranks.first else None)
+            try:
+                return Session(run, recipe, work, spend, ranks, look, asked).train()
+            finally:
+                look.close()
+
+
+@contextmanager
+def held(run: Run, ranks: Ranks) -> Iterator[None]:
+    """The run folder for these processes alone; how training ended badly is written into its status."""
+    if not ranks.first:
+        yield
+        return
+    with run.locked():
+        try:
+            yield
+        except Stopped:
+            raise
+        except BaseException as error:
+            state = "stopped" if isinstance(error, KeyboardInterrupt) else "failed"
+            step = (run.status or {}).get("step")
+            with suppress(UserError):  # a full disk, perhaps the very reason
+                if run.result is None:
+                    run.write_status(state=state, step=getattr(error, "step", step), message=str(error))
+            raise
+
+
+class Session:
+    """One process's training of one run, from where it stands to its end."""
+
+    def __init__(
+        self, run: Run, recipe: Recipe, work: Work, spend: Budget, ranks: Ranks, look: Watch, asked: Asked
+    ) -> None:
+        self.run, self.recipe, self.work, self.budget = run, recipe, work, spend
+        self.ranks, self.watch, self.asked = ranks, look, asked
+        model = place(run.spec.arch, recipe.rates, run.spec.seed, ranks)
+        model.train()
+        average = Average(model, recipe.ema) if recipe.ema else None
+        limit = recipe.explode * work.trivial()["loss"] or float("inf")
+        losses = Losses(recipe.log_every, limit, ranks)
+        self.state = State(run, ranks, model, adamw(model, recipe), average, losses)
+        self.elapsed = self.state.resume(look.say)
+        self.step = make_step(model, work, self.state.optimizer, recipe, ranks, run.spec.seed, average)
+        self.half = uses_half(recipe, ranks.device)
+        self.lr = 0.0
+        self.numbers: dict[str, float] = {}  # the latest, for people
+        self.probing = work.probe_batch(recipe.probe_samples) if recipe.probe_every else None
+        self.began, self.since, self.status_at = self.elapsed, (self.state.step, self.elapsed), 0.0
+
+    def train(self) -> dict[str, Any]:
+        """Step by step to the end of the budget."""
+        state, recipe, due = self.state, self.recipe, self.budget.due
+        self.status()
+        self.clock = Clock(self.ranks.device, self.elapsed)
+        if state.step == 0:
+            self.probe()
+        while not self.budget.spent(state.step, self.elapsed):
+            self.make_step()
+            before, self.elapsed = self.elapsed, self.read_clock()
+            over = self.budget.spent(state.step, self.elapsed)
+            if state.step % recipe.log_every == 0 or over:
+                self.log()
+            if over or due(recipe.evaluate_every, state.step, before, self.elapsed):
+                self.evaluate()
+            if (over and recipe.probe_every) or due(recipe.probe_every, state.step, before, self.elapsed):
+                self.probe()
+            stop = int(self.ranks.agree(self.asked.number)[0])  # any process may have been sent the signal
+            if not over and (stop or due(recipe.checkpoint_every, state.step, before, self.elapsed)):
+                self.save()
+            if not over and stop:
+                self.status("stopped")
+                raise Stopped(self.run.path, state.step, stop)
+        return self.finish()
+
+    def make_step(self) -> None:
+        """One step at the learning rate of this moment."""
+        state, recipe = self.state, self.recipe
+        now = self.budget.now(state.step, self.elapsed)
+        self.lr = recipe.lr * factor(recipe.schedule, now)
+        set_lr(state.optimizer, self.lr, beta1(recipe.schedule, now))
+        state.losses.put(state.step, self.step(state.step))
+        state.step += 1
+        if self.budget.steps is None:
+            self.clock.pace()
+
+    def read_clock(self) -> float:
+        """The elapsed seconds; where they decide anything, by the first process's clock in all processes."""
+        elapsed = self.clock.read()
+        return self.ranks.agree(elapsed if self.ranks.first else 0.0)[0] if self.budget.steps is None else elapsed
+
+    def log(self) -> None:
+        """The mean loss since the last time; training that went wrong ends here."""
+        state = self.state
+        mean = self.mean_loss()
+        state.losses.told(state.step)
+        elapsed = self.clock.read()
+        steps, seconds = state.step - self.since[0], elapsed - self.since[1]
+        rate = steps * self.recipe.batch * self.work.per_sample / max(seconds, 1e-9)
+        self.since = state.step, elapsed
+        if mean is not None:
+            self.write({"kind": "train", "loss": mean, "lr": self.lr})
+            self.run_line("timings", {"step": state.step, "seconds": elapsed, "rate": rate})
+            self.numbers["loss"] = mean
+            self.watch.record(state.step, {"train/loss": mean, "train/lr": self.lr})
+        self.watch.move(state.step, self.budget.progress(state.step, elapsed), rate, self.numbers)
+        if time.monotonic() - self.status_at > STATUS_EVERY:
+            self.status()
+
+    def mean_loss(self) -> float | None:
+        """The mean of the losses not yet told; where training went wrong, the first bad step is recorded."""
+        try:
+            return self.state.losses.look(self.state.step, self.lr)
+        except Diverged as wrong:
+            self.write({"kind": "diverged", "loss": wrong.loss, "lr": self.lr}, step=wrong.step)
+            raise
+
+    def evaluate(self) -> None:
+        """The task's scores, to the metrics."""
+        with self.clock.stopped():
+            state = self.state
+            scores = evaluate(state.model, self.work, self.ranks, half=self.half, average=state.average)
+            self.write({"kind": "eval"} | scores)
+            headline = self.work.better[0]
+            self.numbers[headline if headline != "loss" else "held-out loss"] = scores[headline]
+            self.watch.record(state.step, {f"eval/{name}": value for name, value in scores.items()})
+
+    def probe(self) -> None:
+        """How well every attention is conditioned, to the spectra. Under FSDP all processes take part."""
+        if self.probing is None or not (self.ranks.first or self.ranks.kind == "fsdp"):
+            return
+        with self.clock.stopped():
+            reading = Reading(self.state.step, probe(self.state.model, self.probing))
+            for record in reading.records():
+                self.run_line("spectra", record)
+            self.watch.record(self.state.step, reading.scalars())
+
+    def save(self) -> None:
+        """A checkpoint, unless what it would hold has gone wrong."""
+        with self.clock.stopped():
+            self.mean_loss()
+            self.state.save(self.elapsed)
+
+    def write(self, record: dict[str, Any], step: int | None = None) -> None:
+        """A line of metrics, at this step unless another is given."""
+        at = self.state.step if step is None else step
+        self.run_line("metrics", {"step": at, "samples": at * self.recipe.batch} | record)
+
+    def run_line(self, name: str, record: dict[str, Any]) -> None:
+        """A line in one of the run's files, by the first process alone."""
+        if self.ranks.first:
+            getattr(self.run, name).append(record)
+
+    def status(self, state: str = "running") -> None:
+        """Where the run stands, for whoever looks at the folder."""
+        self.status_at = time.monotonic()
+        if self.ranks.first:
+            done = self.budget.progress(self.state.step, self.elapsed)
+            self.run.write_status(state=state, step=self.state.step, total=self.budget.steps, progress=done)
+
+    def finish(self) -> dict[str, Any]:
+        """The model, then the result: a run is done when that is written. Checkpoints have served."""
+        run, state = self.run, self.state
+        self.elapsed = self.clock.read()  # the last evaluation waited for the device, which the loop does not
+        save_model(run, state.model, state.average, self.ranks)
+        found: dict[str, Any] = {}
+        if self.ranks.first:
+            waited = self.work.waited / max(self.elapsed - self.began, 1e-9)
+            if waited > TOLERATED:
+                self.watch.say(f"{100 * waited:.0f} % of the time went by waiting for data: its input does not keep up")
+            found = result(run, self.recipe, self.work, self.ranks, steps=state.step, seconds=self.elapsed, waited=waited)
+            self.status()
+            run.finish(found)
+            checkpoint.clear(run.checkpoints)
+        self.ranks.wait()
+        return found if self.ranks.first else run.result or {}

@@ -1,0 +1,109 @@
+"""`Recipe`: everything about a training run that is neither the architecture, nor the task, nor the seed."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from manyheads.arch.errors import UserError
+from manyheads.nn.rates import Rates
+
+from . import plain
+from .schedule import Schedule
+
+BasisKind = Literal["steps", "samples", "tokens", "flops", "seconds", "epochs"]
+Precision = Literal["auto", "fp32", "tf32", "bf16"]
+Switch = Literal["auto", "on", "off"]
+USUAL = Schedule("cosine", warmup=0.05)
+BASES = ("steps", "samples", "tokens", "flops", "seconds", "epochs")
+
+
+@dataclass(frozen=True)
+class Basis:
+    """The budget of a run, in what is held equal between arms. `samples` are images or sequences; `flops` those of
+    training by `arch.flops`; `seconds` those of training steps, evaluations, probes and checkpoints left out."""
+
+    kind: BasisKind
+    amount: float
+
+    def __post_init__(self) -> None:
+        if self.kind not in BASES:
+            raise UserError(f"basis {self.kind!r} is not known; write one of {', '.join(BASES)}")
+        object.__setattr__(self, "amount", float(self.amount))
+        if not (self.amount > 0 and math.isfinite(self.amount)):
+            raise UserError(f"a run of {self.amount} {self.kind} trains nothing; write a number above 0")
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """How a model is trained.
+
+    `batch` is the whole batch of a step, over all processes and all `accumulate` parts. `decay` says which parameters
+    `weight_decay` reaches: `matrices` leaves out biases, norms, layer scales, positions, class tokens and embedding
+    tables. `clip` is the largest norm of a gradient, `ema` the decay of averaged weights, which are then the ones
+    evaluated and saved; 0 turns either off. `precision` auto is bf16 autocast on a GPU and fp32 on a CPU; `compile` auto
+    is on on a GPU, and so is `capture`, which records a step there and replays it as one launch. `deterministic` gives up
+    what is faster and not bit-equal on a GPU.
+
+    A cadence is a number of steps from 1 on, a fraction of the run below 1 (0.1: ten times), and 0 for never; evaluation
+    happens at the end in any case, the probe also at step 0 and at the end. Training stops where the loss is not finite,
+    or above `explode` times that of a constant guess (0: no such limit)."""
+
+    batch: int = 128
+    basis: Basis = Basis("steps", 1000)
+    lr: float = 1e-3
+    schedule: Schedule = USUAL
+    betas: tuple[float, float] = (0.9, 0.999)
+    eps: float = 1e-8
+    weight_decay: float = 0.05
+    decay: Literal["matrices", "all"] = "matrices"
+    clip: float = 1.0
+    accumulate: int = 1
+    ema: float = 0.0
+    rates: Rates = Rates()
+    precision: Precision = "auto"
+    compile: Switch = "auto"
+    capture: Switch = "auto"
+    deterministic: bool = False
+    explode: float = 50.0
+    log_every: int = 50
+    evaluate_every: float = 0.1
+    probe_every: float = 0.0
+    probe_samples: int = 8
+    checkpoint_every: float = 1000
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "betas", tuple(map(float, self.betas)))
+        for name in ("lr", "eps", "weight_decay", "clip", "ema", "explode", "evaluate_every", "probe_every",
+                     "checkpoint_every"):  # fmt: skip
+            object.__setattr__(self, name, float(getattr(self, name)))
+        for name in ("batch", "accumulate", "log_every", "probe_samples"):
+            _check(name, getattr(self, name), getattr(self, name) >= 1, "a whole number from 1 on")
+        _check("lr", self.lr, 0 < self.lr < math.inf, "a number above 0")
+        _check("betas", self.betas, len(self.betas) == 2 and all(0 <= b < 1 for b in self.betas), "two numbers below 1")
+        _check("eps", self.eps, self.eps > 0, "a number above 0")
+        _check("ema", self.ema, 0 <= self.ema < 1, "a decay such as 0.9999, or 0 for none")
+        for name in ("weight_decay", "clip", "explode"):
+            _check(name, getattr(self, name), getattr(self, name) >= 0, "0 or a number above it")
+        for name in ("evaluate_every", "probe_every", "checkpoint_every"):
+            every = getattr(self, name)
+            whole = 0 <= every < 1 or every == int(every)
+            _check(name, every, every >= 0 and whole, "steps (from 1 on), a fraction of the run (below 1), or 0 for never")
+        if self.batch % self.accumulate:
+            better = max(1, round(self.batch / self.accumulate)) * self.accumulate
+            raise UserError(f"a batch of {self.batch} does not split into {self.accumulate} parts; write batch={better}")
+
+    def to_dict(self) -> dict[str, Any]:
+        """This recipe as plain JSON values."""
+        return plain.to_dict(self)
+
+    @staticmethod
+    def from_dict(data: Any) -> Recipe:
+        """The recipe that `to_dict` wrote, or a person: what is left out has its default, what is wrong is named."""
+        return plain.from_dict(Recipe, data, "recipe")
+
+
+def _check(name: str, value: Any, good: bool, wanted: str) -> None:
+    if not good:
+        raise UserError(f"recipe.{name} is {value}; write {wanted}")

@@ -1,0 +1,184 @@
+"""Checkpoints that are damaged, cut short, lost or another run's; folders on a full disk; a second process."""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import shutil
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from manyheads.arch.errors import UserError
+from manyheads.runs import Run
+from manyheads.train.loop import train
+from manyheads.train.stop import Stopped
+from tests.train.tiny import run_here, spawn, spec, steps, traces
+from tests.train.workers import Stopper, train_alone
+
+MADE = spec(basis=steps(30), checkpoint_every=5, ema=0.9)
+
+
+class Ear(Stopper):
+    """Keeps what is said; asks to stop at a step."""
+
+    def __init__(self, at: int = 10**9) -> None:
+        super().__init__(at)
+        self.heard: list[str] = []
+
+    def say(self, text: str) -> None:
+        """Keep it."""
+        self.heard.append(text)
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
+    """What the run writes when nothing happens."""
+    folder = tmp_path_factory.mktemp("whole") / "run"
+    run_here(folder, MADE)
+    return traces(folder)
+
+
+@pytest.fixture(scope="module")
+def stopped(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run that was stopped at step 16, with checkpoints of steps 15 and 16."""
+    folder = tmp_path_factory.mktemp("stopped") / "run"
+    with pytest.raises(Stopped):
+        train(Run.create(folder, MADE), device="cpu", progress=Ear(16))
+    assert sorted(path.name for path in (folder / "checkpoint").iterdir()) == ["step-00000015", "step-00000016"]
+    return folder
+
+
+@pytest.fixture
+def folder(stopped: Path, tmp_path: Path) -> Path:
+    """A copy of it to damage."""
+    return Path(shutil.copytree(stopped, tmp_path / "run"))
+
+
+def tensors(checkpoint: Path) -> Path:
+    """The file of tensors of a checkpoint."""
+    return next(checkpoint.glob("*.safetensors"))
+
+
+def flip(checkpoint: Path) -> None:
+    """One bit of a weight, which safetensors would not notice."""
+    data = bytearray(tensors(checkpoint).read_bytes())
+    data[-100] ^= 1
+    tensors(checkpoint).write_bytes(data)
+
+
+DAMAGES: dict[str, Callable[[Path], Any]] = {
+    "a flipped bit": flip,
+    "cut short": lambda path: tensors(path).write_bytes(tensors(path).read_bytes()[:1000]),
+    "emptied": lambda path: tensors(path).write_bytes(b""),
+    "tensors lost": lambda path: tensors(path).unlink(),
+    "a file too many": lambda path: shutil.copy(tensors(path), path / "shard-2.safetensors"),
+    "note lost": lambda path: (path / "note.json").unlink(),
+    "note cut short": lambda path: (path / "note.json").write_bytes((path / "note.json").read_bytes()[:40]),
+    "note of another kind": lambda path: (path / "note.json").write_text("[1, 2]"),
+    "note with a wrong value": lambda path: (path / "note.json").write_text(
+        (path / "note.json").read_text().replace('"step": ', '"step": "x", "steps": ')),
+    "a later version's": lambda path: (path / "note.json").write_text(
+        (path / "note.json").read_text().replace('"schema": 1', '"schema": 99')),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_a_damaged_newest_checkpoint_falls_back_to_the_one_before(
+    damage: str, folder: Path, whole: dict[str, bytes]
+) -> None:
+    DAMAGES[damage](folder / "checkpoint" / "step-00000016")
+    ear = Ear()
+    train(Run.open(folder), device="cpu", progress=ear)
+    assert "step-00000016 is damaged" in ear.heard[0]
+    assert ear.heard[1] == "going on from step 15"
+    assert traces(folder) == whole
+
+
+def test_with_all_checkpoints_damaged_it_starts_over_and_says_so(folder: Path, whole: dict[str, bytes]) -> None:
+    for path in (folder / "checkpoint").iterdir():
+        flip(path)
+    ear = Ear()
+    train(Run.open(folder), device="cpu", progress=ear)
+    assert len([text for text in ear.heard if "damaged" in text]) == 2
+    assert traces(folder) == whole
+
+
+def test_another_runs_checkpoint_is_refused_and_nothing_is_touched(folder: Path, tmp_path: Path) -> None:
+    with pytest.raises(Stopped):
+        train(Run.create(tmp_path / "other", spec(seed=1)), device="cpu", progress=Ear(12))
+    foreign = next((tmp_path / "other" / "checkpoint").glob("step-*"))
+    shutil.copytree(foreign, folder / "checkpoint" / "step-00000020")
+    before = (folder / "metrics.jsonl").read_bytes()
+    with pytest.raises(UserError, match="checkpoint of run"):
+        train(Run.open(folder), device="cpu", progress="none")
+    assert (folder / "metrics.jsonl").read_bytes() == before
+    assert Run.open(folder).state == "failed"
+
+
+def test_metrics_that_were_cut_are_told(folder: Path) -> None:
+    (folder / "metrics.jsonl").write_bytes((folder / "metrics.jsonl").read_bytes()[:50])
+    with pytest.raises(UserError, match=r"metrics\.jsonl is damaged"):
+        train(Run.open(folder), device="cpu", progress="none")
+
+
+def in_little_room(folder: str, made: dict[str, Any], room: int) -> None:
+    """Train where no file can become larger than `room` bytes, as on a full disk."""
+    resource.setrlimit(resource.RLIMIT_FSIZE, (room, room))
+    try:
+        train_alone(folder, made)
+    except UserError as error:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (room, room))
+        sys.stderr.write(str(error))
+        sys.exit(2)
+
+
+@pytest.mark.parametrize("room", [1500, 20_000, 60_000])
+def test_a_full_disk_loses_nothing_that_was_written(room: int, folder: Path, whole: dict[str, bytes]) -> None:
+    """There is no room for a further line, for a checkpoint, for one of its files; later there is."""
+    kept = sorted((folder / "checkpoint").iterdir())
+    process = spawn(in_little_room, str(folder), MADE.to_dict(), room)
+    process.join(180)
+    assert process.exitcode == 2
+    run = Run.open(folder)
+    assert run.state == "failed"
+    assert run.status is not None
+    assert "cannot be written" in run.status["message"]
+    assert sorted(run.checkpoints.iterdir()) == kept
+    assert run.metrics.read()
+    train(run, device="cpu", progress="none")
+    assert traces(folder) == whole
+
+
+def test_a_second_process_is_refused_with_the_first_ones_number(tmp_path: Path) -> None:
+    run = Run.create(tmp_path / "run", MADE)
+    with run.locked():
+        process = spawn(refused, str(tmp_path / "run"), str(tmp_path / "told"))
+        process.join(180)
+        assert process.exitcode == 0
+    assert str(os.getpid()) in (tmp_path / "told").read_text()
+    assert not (tmp_path / "run" / "metrics.jsonl").exists()
+
+
+def refused(folder: str, told: str) -> None:
+    """Try to train what another process has, and keep the sentence."""
+    with pytest.raises(UserError, match="in use") as caught:
+        train(Run.open(folder), device="cpu", progress="none")
+    Path(told).write_text(str(caught.value))
+
+
+def test_checkpoints_hold_everything_by_name_and_nothing_pickled(stopped: Path) -> None:
+    from safetensors import safe_open
+
+    path = stopped / "checkpoint" / "step-00000016"
+    assert {file.suffix for file in path.iterdir()} == {".json", ".safetensors"}
+    with safe_open(tensors(path), "pt") as file:
+        kinds = {name.split(".")[0] for name in file.keys()}  # noqa: SIM118 (it is no mapping)
+    assert kinds == {"model", "exp_avg", "exp_avg_sq", "ema", "losses"}
+    note = json.loads((path / "note.json").read_text())
+    assert note["step"] == 16
+    assert note["schema"] == 1

@@ -1,0 +1,151 @@
+"""The loop: the run folder it leaves, what it logs, evaluates and probes, and the same numbers twice."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+
+import pytest
+import torch
+
+from manyheads.arch.errors import UserError
+from manyheads.models.build import build
+from manyheads.models.store import load
+from manyheads.runs import Run, RunSpec
+from manyheads.train.loop import train
+from manyheads.train.recipe import Recipe
+from manyheads.train.schedule import factor
+from tests.train.tiny import ARCH, RECIPE, Blobs, run_here, spec, steps, traces
+
+
+def lines(folder: Path, name: str, **wanted: object) -> list[dict]:
+    """Records of a file whose fields are as wanted."""
+    found = [json.loads(line) for line in (folder / name).read_text().splitlines()]
+    return [record for record in found if all(record.get(key) == value for key, value in wanted.items())]
+
+
+def test_a_run_leaves_a_finished_folder_whose_model_scores_what_the_result_says(tmp_path: Path) -> None:
+    result = run_here(tmp_path / "a", spec(basis=steps(60)))
+    run = Run.open(tmp_path / "a")
+    assert run.state == "done"
+    assert run.result == result
+    assert result["steps"] == 60
+    assert result["samples"] == 960
+    assert result["score"]["top1"] > 0.6 > 2 * result["trivial"]["top1"]
+    assert not run.checkpoints.exists()
+    work = Blobs().open(torch.device("cpu"), 0, 16)
+    model = load(run.model).eval()
+    with torch.no_grad():
+        assert work.score(work.tally(model, (0, 1))) == result["score"]
+
+
+def test_the_same_run_twice_writes_the_same_bytes(tmp_path: Path) -> None:
+    made = spec(rates={"dropout": 0.1, "path": 0.1}, ema=0.9)
+    first, second = (run_here(tmp_path / name, made) for name in "ab")
+    assert traces(tmp_path / "a") == traces(tmp_path / "b")
+    for result in (first, second):
+        assert result.pop("timing")["seconds"] > 0
+    assert first == second
+
+
+def test_another_seed_starts_from_other_weights_and_sees_other_data(tmp_path: Path) -> None:
+    for seed in (0, 1):
+        run_here(tmp_path / str(seed), spec(seed=seed, basis=steps(4)))
+    assert traces(tmp_path / "0")["metrics.jsonl"] != traces(tmp_path / "1")["metrics.jsonl"]
+    assert traces(tmp_path / "0")["head.out.weight"] != traces(tmp_path / "1")["head.out.weight"]
+
+
+def test_the_log_is_the_mean_loss_since_the_last_one_by_a_plain_loop(tmp_path: Path) -> None:
+    run_here(tmp_path / "a", spec(weight_decay=0.0, clip=0.0))
+    recipe = Recipe.from_dict(RECIPE)
+    model = build(ARCH, device="cpu", seed=0)
+    plain = torch.optim.AdamW(model.parameters(), lr=1.0, weight_decay=0.0)
+    work = Blobs().open(torch.device("cpu"), 0, 16)
+    losses = []
+    for step in range(20):
+        plain.param_groups[0]["lr"] = recipe.lr * factor(recipe.schedule, (step + 0.5) / 20)
+        loss = work.loss(model, *work.batch(step, range(16)))
+        plain.zero_grad()
+        loss.backward()
+        plain.step()
+        losses.append(loss.item())
+    told = [record["loss"] for record in lines(tmp_path / "a", "metrics.jsonl", kind="train")]
+    assert told == pytest.approx([math.fsum(losses[i : i + 4]) / 4 for i in range(0, 20, 4)], rel=1e-4)
+
+
+def test_evaluation_and_probe_come_at_their_cadence_and_at_the_end(tmp_path: Path) -> None:
+    run_here(tmp_path / "a", spec(basis=steps(25)))
+    assert [record["step"] for record in lines(tmp_path / "a", "metrics.jsonl", kind="eval")] == [10, 20, 25]
+    assert [record["step"] for record in lines(tmp_path / "a", "metrics.jsonl", kind="train")] == [4, 8, 12, 16, 20, 24, 25]
+    probed = lines(tmp_path / "a", "spectra.jsonl")
+    assert [record["step"] for record in probed] == [0, 0, 10, 10, 20, 20, 25, 25]
+    assert {record["layer"] for record in probed} == {0, 1}
+
+
+def test_parts_of_a_batch_accumulate_to_the_whole(tmp_path: Path) -> None:
+    for parts in (1, 4):
+        run_here(tmp_path / str(parts), spec(accumulate=parts))
+    whole, parts = (lines(tmp_path / name, "metrics.jsonl") for name in ("1", "4"))
+    assert [record["loss"] for record in parts] == pytest.approx([record["loss"] for record in whole], rel=1e-4)
+
+
+def test_averaged_weights_follow_their_formula_and_are_the_ones_saved(tmp_path: Path) -> None:
+    """The average after two steps from the weights after none, one and two, each the end of a run of its own."""
+    schedule = {"kind": "constant"}
+    for count in (1, 2):
+        run_here(tmp_path / str(count), spec(basis=steps(count), schedule=schedule))
+    run_here(tmp_path / "ema", spec(basis=steps(2), schedule=schedule, ema=0.75))
+    zero = build(ARCH, device="cpu", seed=0).state_dict()
+    one, two, averaged = (load(tmp_path / name / "model").state_dict() for name in ("1", "2", "ema"))
+    for name, tensor in averaged.items():
+        expected = 0.75 * (0.75 * zero[name] + 0.25 * one[name]) + 0.25 * two[name]
+        torch.testing.assert_close(tensor, expected)
+    work = Blobs().open(torch.device("cpu"), 0, 16)
+    with torch.no_grad():
+        scored = work.score(work.tally(load(tmp_path / "ema" / "model").eval(), (0, 1)))
+    assert Run.open(tmp_path / "ema").result["score"] == scored
+
+
+def test_a_finished_run_gives_its_result_and_is_not_touched(tmp_path: Path) -> None:
+    first = run_here(tmp_path / "a", spec())
+    before = {path: path.read_bytes() for path in (tmp_path / "a").rglob("*") if path.is_file()}
+    assert run_here(tmp_path / "a", spec()) == first
+    assert {path: path.read_bytes() for path in (tmp_path / "a").rglob("*") if path.is_file()} == before
+
+
+def test_a_budget_of_seconds_ends_by_the_clock(tmp_path: Path) -> None:
+    result = run_here(tmp_path / "a", spec(basis={"kind": "seconds", "amount": 0.3}, evaluate_every=0.5, probe_every=0.5))
+    assert 0.3 <= result["timing"]["seconds"] < 0.6
+    assert result["steps"] > 3
+    rates = [record["lr"] for record in lines(tmp_path / "a", "metrics.jsonl", kind="train")]
+    assert rates[-1] < 0.05 * max(rates)
+    assert len(lines(tmp_path / "a", "metrics.jsonl", kind="eval")) == 2
+
+
+def test_the_global_random_state_is_left_alone(tmp_path: Path) -> None:
+    torch.manual_seed(5)
+    before = torch.get_rng_state()
+    run_here(tmp_path / "a", spec(basis=steps(2), rates={"dropout": 0.5}))
+    assert torch.equal(before, torch.get_rng_state())
+
+
+def test_a_specification_that_cannot_be_trained_is_told_before_anything_is_written(tmp_path: Path) -> None:
+    for wrong, words in (
+        (spec(batch=15, accumulate=2), "batch of 15"),
+        (spec(lr=-1.0), "recipe.lr"),
+        (spec(learning_rate=1.0), "learning_rate"),
+        (RunSpec(ARCH, {"is": "Blob"}, RECIPE, 0), "Blobs"),
+        (spec(basis={"kind": "tokens", "amount": 5}), "images"),
+    ):
+        with pytest.raises(UserError, match=words):
+            train(Run.create(tmp_path / wrong.id, wrong), device="cpu", progress="none")
+        assert not (tmp_path / wrong.id / "metrics.jsonl").exists()
+
+
+def test_a_half_precision_run_stays_close_to_a_full_one(tmp_path: Path) -> None:
+    for precision in ("fp32", "bf16"):
+        run_here(tmp_path / precision, spec(precision=precision))
+    full, half = ([r["loss"] for r in lines(tmp_path / name, "metrics.jsonl", kind="train")] for name in ("fp32", "bf16"))
+    assert half != full
+    assert half == pytest.approx(full, rel=0.1)
