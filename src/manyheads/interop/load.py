@@ -1,4 +1,4 @@
-"""Modules from names, and what they take: a zoo name, a record, a saved model's folder, `timm:NAME`, `hf:FOLDER`."""
+"""Modules from names, and what they take: a zoo name, a record, a saved model's folder, `timm:`, `hf:`, `run:`."""
 
 from __future__ import annotations
 
@@ -74,6 +74,8 @@ def load(name: str, *, random: bool = False, seed: int = 0, tokens: int | None =
     from manyheads.models.build import build
 
     folder = Path(rest if prefix == "hf" and rest else name)
+    if prefix == "run" and rest:
+        folder = Path(rest) / "model"
     if (folder / store.WEIGHTS).is_file() and not random:
         model = store.load(folder)
         assert isinstance(model.arch, Arch)
@@ -109,6 +111,8 @@ def _timm(name: str, random: bool) -> tuple[nn.Module, Input]:
 def _hf(folder: str, random: bool, tokens: int | None) -> tuple[nn.Module, Input]:
     transformers = needed("transformers", "hf")
     local = Path(folder).exists()
+    if _settings(Path(folder) / "config.json").get("model_type") == "manyheads":
+        from . import hf  # noqa: F401 (makes the Auto classes know it)
     if local and not (Path(folder) / "config.json").is_file():
         raise UserError(f"{folder} holds no config.json; write hf: and a folder that save_pretrained wrote, or a hub id")
     try:

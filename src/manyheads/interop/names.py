@@ -1,4 +1,4 @@
-"""From what a person types to a record: a zoo name, `paper:` row, saved record, Hugging Face configuration."""
+"""From what a person types to a record: a zoo name, `paper:` row, saved record, run folder, timm or Hugging Face model."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from manyheads.arch import record, zoo
 from manyheads.arch.errors import UserError, nearest
 from manyheads.arch.spec import Arch
 
-FORMS = "a zoo name (`manyheads zoo`), paper:ROW (`manyheads audit`), a saved arch.json, hf:FOLDER or a config.json"
+FORMS = ("a zoo name (`manyheads zoo`), paper:ROW (`manyheads audit`), a saved arch.json, hf:FOLDER or a config.json, "
+         "timm:NAME or run:FOLDER")  # fmt: skip
 
 
 def resolve(name: str) -> Arch:
@@ -16,6 +17,12 @@ def resolve(name: str) -> Arch:
     prefix, _, rest = name.partition(":")
     if prefix == "paper" and rest:
         return _paper(rest)
+    if prefix == "timm" and rest:
+        from .timm_config import named
+
+        return named(rest)
+    if prefix == "run" and rest:
+        return _run(Path(rest))
     path = Path(rest if prefix == "hf" and rest else name)
     if name in zoo.NAMES:
         return zoo.get(name)
@@ -26,12 +33,16 @@ def resolve(name: str) -> Arch:
         path = next((file for file in files if file.is_file()), path)
         if path.is_dir():
             raise UserError(f"{name} holds neither arch.json nor config.json")
+    if prefix == "hf" and rest and not path.exists() and path.suffix != ".json":
+        return _hub(rest)
     if path.suffix == ".json" or path.is_file() or prefix == "hf":
         data = record.read_json(path)
         if isinstance(data, dict) and "model_type" in data:
             from .hf_config import from_config
 
-            return from_config(data)
+            return record.from_dict(data.get("arch")) if data["model_type"] == "manyheads" else from_config(data)
+        if isinstance(data, dict) and "model_args" in data:  # what `--emit timm` wrote
+            return record.from_dict(data["model_args"].get("arch"))
         return record.from_dict(data)
     raise UserError(f"no model is called {name!r}{nearest(name, zoo.NAMES) or ';'} Write {FORMS}")
 
@@ -44,3 +55,27 @@ def _paper(row: str) -> Arch:
     if row not in BY_ID:
         raise UserError(f"the paper has no row {row!r}{nearest(row, BY_ID) or ';'} `manyheads audit` lists the rows")
     return likely(BY_ID[row]).arch
+
+
+def _run(folder: Path) -> Arch:
+    """The model that a run trains: what it saved, or what its spec asks for."""
+    if (folder / "model" / "arch.json").is_file():
+        return record.load(folder / "model" / "arch.json")
+    if not (folder / "spec.json").is_file():
+        raise UserError(f"run:{folder} is no run: it has neither model/arch.json nor spec.json")
+    spec = record.read_json(folder / "spec.json")
+    return record.from_dict(spec.get("arch") if isinstance(spec, dict) else None)
+
+
+def _hub(name: str) -> Arch:
+    """A model of the Hugging Face hub, or of its cache on this machine, by its configuration."""
+    from .extras import needed
+    from .hf_config import from_config
+
+    transformers = needed("transformers", "hf")
+    try:
+        config = transformers.AutoConfig.from_pretrained(name)
+    except (OSError, ValueError) as error:
+        why = str(error).splitlines()[0]
+        raise UserError(f"hf:{name} is no folder here, and transformers cannot fetch it: {why}") from None
+    return from_config(config.to_dict())

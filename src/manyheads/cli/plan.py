@@ -1,0 +1,173 @@
+"""`manyheads plan`: which redesigns fit a budget, what each costs, what theory says, and what to run to find out."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
+
+import typer
+
+from manyheads.arch.errors import UserError
+from manyheads.arch.spec import Arch
+
+from .numbers import whole_numbers
+
+if TYPE_CHECKING:
+    from manyheads.planner import Budget, Design, Limits, Plan
+
+Amount = Annotated[str | None, typer.Option(help="At most: a share of the original's (0.5x), or 40M, 17G, 12GB, 5ms.")]
+Model = Annotated[
+    str, typer.Argument(help="A zoo name, paper:ROW, arch.json, timm:NAME, hf:FOLDER, config.json or run:FOLDER.")
+]
+SHORT = re.compile(r"(\d+)x(\d+)(?:x(\d+))?(?:/(\d+))?")
+
+
+def plan(
+    model: Model,
+    params: Amount = None,
+    flops: Amount = None,
+    memory: Amount = None,
+    kv_cache: Amount = None,
+    latency: Amount = None,
+    policy: Annotated[str | None, typer.Option(help="fixed: keep head_dim. split: keep inner. Default: both.")] = None,
+    head_dims: Annotated[str | None, typer.Option(help="The only head_dims allowed, as 32,64.")] = None,
+    heads: Annotated[str | None, typer.Option(help="Fewest and most heads, as 12,32.")] = None,
+    min_depth: Annotated[int, typer.Option(help="Fewest layers.")] = 1,
+    mlp: Annotated[str, typer.Option(help="free, or held at its width.")] = "free",
+    kv_heads: Annotated[str, typer.Option(help="keep; any: grouped queries; or a number.")] = "keep",
+    multiples: Annotated[str, typer.Option(help="Of heads, head_dim and MLP width.")] = "1,8,64",
+    tokens: Annotated[int | None, typer.Option(help="Context length of a language model.")] = None,
+    image: Annotated[int | None, typer.Option(help="Image size.")] = None,
+    batch: Annotated[int, typer.Option(help="Of a training step, for its memory.")] = 32,
+    precision: Annotated[str, typer.Option(help="fp32, amp or bf16, for memory.")] = "amp",
+    unfused: Annotated[bool, typer.Option("--unfused", help="Attention maps are kept.")] = False,
+    probe: Annotated[Path | None, typer.Option(help="What `manyheads probe --detail --json` wrote of this model.")] = None,
+    also: Annotated[list[str] | None, typer.Option(help="Judge this too: 7x16x64/1536, or a name. Repeatable.")] = None,
+    examples: Annotated[float | None, typer.Option(help="Examples that training would see.")] = None,
+    top: Annotated[int, typer.Option(help="Designs in the list.")] = 8,
+    choose: Annotated[int, typer.Option(help="The design that is explained, saved and emitted.")] = 1,
+    measure: Annotated[int, typer.Option(help="Build and time the first so many designs beside the original.")] = 0,
+    device: Annotated[str | None, typer.Option(help="Where --measure runs.")] = None,
+    save: Annotated[Path | None, typer.Option(help="Write the chosen design's record to this file.")] = None,
+    arms: Annotated[Path | None, typer.Option(help="Write the comparison's arms as records to this folder.")] = None,
+    emit: Annotated[str | None, typer.Option(help="timm, hf or python: the chosen design as something that runs.")] = None,
+    to: Annotated[Path, typer.Option(help="Folder for --emit.")] = Path("redesign"),
+    plot: Annotated[Path | None, typer.Option(help="Draw the front to this file (.svg, .png, .pdf).")] = None,
+    brief: Annotated[bool, typer.Option("--brief", help="Without reasons and arms.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="For machines.")] = False,
+) -> None:  # fmt: skip
+    """Plan redesigns of a model with more heads and fewer layers under a budget."""
+    from manyheads.arch import record
+    from manyheads.interop.names import resolve
+    from manyheads.planner import Budget
+    from manyheads.planner import plan as planned
+    from manyheads.planner.compare import arms as compared
+    from manyheads.planner.compare import command as train_command
+    from manyheads.planner.compare import save as save_arms
+    from manyheads.planner.record import as_record
+
+    if choose < 1:
+        raise UserError(f"--choose {choose}: write the number of a design in the list, from 1 up")
+    budget = Budget(params, flops, memory, kv_cache, latency)
+    limits = _limits(policy, head_dims, heads, min_depth, mlp, kv_heads, multiples)
+    original = resolve(model)
+    probed = None if probe is None else record.read_json(probe)
+    found = planned(
+        original, budget, limits, tokens=tokens, image=image, batch=batch, precision=cast(Any, precision),
+        fused=not unfused, latency=_latency(budget, original, device), probe=probed,
+        also=[_asked(text, original) for text in also or ()], top=max(top, choose), examples=examples,
+    )  # fmt: skip
+    if found.closest is not None:
+        raise UserError(found.impossible())
+    chosen = found.designs[choose - 1] if choose <= len(found.designs) else None
+    if chosen is None:
+        raise UserError(f"--choose {choose}: the list has {len(found.designs)} designs")
+    report = as_record(found) | {"model": model, "chosen": choose}
+    sides = compared(found.original.arch, chosen.arch)
+    report["arms"] = [{"name": arm.name, "params": arm.params, "matches": arm.matches, "residual": arm.residual,
+                       "same_as": arm.same_as, "fault": arm.fault} for arm in sides]  # fmt: skip
+    if save is not None:
+        record.save(chosen.arch, save)
+    if arms is not None:
+        report["files"] = [str(path) for path in save_arms(sides, arms)]
+        report["command"] = train_command(sides, arms)
+    if emit is not None:
+        from manyheads.interop.emit import emit as emitted
+
+        report["emitted"] = emitted(chosen.arch, emit, to, model)
+    if measure:
+        report["measured"] = _measure(found, measure, device)
+    if plot is not None:
+        from .plan_figure import draw
+
+        draw(found, model, plot)
+    if as_json:
+        print(json.dumps(report, allow_nan=False))
+    else:
+        from .plan_table import show
+
+        show(found, report, chosen, brief=brief)
+
+
+def _limits(policy: str | None, dims: str | None, heads: str | None, min_depth: int, mlp: str, kv_heads: str,
+            multiples: str) -> Limits:
+    from manyheads.planner import Limits
+
+    steps = _several(multiples, "multiples")
+    if len(steps) != 3:
+        raise UserError(f"--multiples {multiples}: write three numbers, of heads, head_dim and MLP width, e.g. 1,8,64")
+    ends = None if heads is None else _several(heads, "heads")
+    if ends is not None and len(ends) != 2:
+        raise UserError(f"--heads {heads}: write the fewest and the most, e.g. 12,32")
+    shared: Any = int(kv_heads) if kv_heads.isdigit() else kv_heads
+    return Limits(
+        cast(Any, policy), () if dims is None else _several(dims, "head-dims"), cast(Any, ends), min_depth,
+        mlp=cast(Literal["free", "held"], mlp), kv_heads=shared, heads_multiple=steps[0], head_dim_multiple=steps[1],
+        mlp_multiple=steps[2],
+    )  # fmt: skip
+
+
+def _several(text: str, name: str) -> tuple[int, ...]:
+    values = whole_numbers(text, name)
+    return (values,) if isinstance(values, int) else tuple(values or ())
+
+
+def _asked(text: str, original: Arch) -> Arch:
+    """A design as 7x16x64/1536 (layers, heads, head_dim, MLP), or any name that stands for a record."""
+    from manyheads.arch.redesign import redesign
+    from manyheads.interop.names import resolve
+
+    match = SHORT.fullmatch(text)
+    if match is None:
+        return resolve(text)
+    depth, heads, dim, mlp = (None if part is None else int(part) for part in match.groups())
+    return redesign(original, depth=depth, heads=heads, head_dim=dim, mlp_dim=mlp)
+
+
+def _latency(budget: Budget, original: Arch, device: str | None) -> float | None:
+    """The original's batch-1 latency on this machine, where an absolute budget needs it."""
+    from manyheads.planner.budget import parse
+
+    if budget.latency is None or parse("latency", budget.latency)[1]:
+        return None
+    from manyheads.planner.measure import measure
+
+    return measure([original], device=device, train=False)[0].latency
+
+
+def _measure(found: Plan, count: int, device: str | None) -> list[dict[str, Any]]:
+    from dataclasses import asdict
+
+    from rich.console import Console
+
+    from manyheads.planner.measure import measure
+
+    designs: list[Design] = [found.original, *found.designs[:count]]
+    with Console(stderr=True).status("measuring") as status:
+        timed = measure([design.arch for design in designs], device=device,
+                        tick=lambda what: status.update(f"measuring: {what}"))  # fmt: skip
+    kinds = ("latency", "throughput", "memory")
+    ratios = [{f"{kind}_ratio": getattr(one, kind) / getattr(timed[0], kind) for kind in kinds} for one in timed]
+    return [asdict(one) | ratio for one, ratio in zip(timed, ratios, strict=True)]

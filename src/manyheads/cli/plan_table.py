@@ -1,0 +1,144 @@
+"""A plan as a person reads it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from .numbers import each, millions, size
+
+if TYPE_CHECKING:
+    from manyheads.planner import Design, Plan
+
+NARROW = 118  # columns below which some are left out
+
+
+def show(found: Plan, report: dict[str, Any], chosen: Design, *, brief: bool = False) -> None:
+    """The table, the chosen design's reasons, every warning once, what training would cost, what to run. `brief` leaves
+    out the reasons and the arms."""
+    from rich.console import Console
+    from rich.markup import escape
+    from rich.padding import Padding
+
+    from manyheads.planner.plan import SCRATCH
+    from manyheads.planner.words import amount, shape
+
+    console = Console(highlight=False)
+
+    def under(text: str) -> None:
+        console.print(Padding(text, (0, 0, 0, 3), expand=False))
+
+    original, number = found.original, report["chosen"]
+    console.print(f"[bold]{escape(str(report['model']))}[/]: {shape(original)}, {millions(original.costs['params'])} "
+                  f"parameters; {found.use.describe(original.arch)}")
+    asked = ", ".join(f"{cap.name} <= {amount(cap.kind, cap.most)} ({cap.given})" for cap in found.caps)
+    console.print(f"budget: {asked}. {found.considered:,} designs considered, {found.fitting:,} fit, "
+                  f"{len(found.front):,} are on the front ({found.seconds:.2f} s)\n")
+    console.print(_table(found, narrow=console.width < NARROW))
+    if not brief:
+        console.print(f"\n[bold]{number}[/]  {shape(chosen)}")
+        for note in chosen.reasons:
+            under(note.words)
+    if told := _warnings(found):
+        console.print("\n[bold]warnings[/]")
+        for text in told:
+            under(text)
+    if "measured" in report:
+        console.print()
+        console.print(_measured(report["measured"]))
+        first = report["measured"][0]
+        console.print(f"[dim]{first['machine']}; memory is {first['source']}, of a step at batch {first['batch']}[/]")
+    cost, before = chosen.training, original.training
+    console.print(f"\n{SCRATCH}\nTraining {number}: {cost.flops:.2e} FLOPs, about {cost.gpu_hours:,.1f} GPU-hours; the "
+                  f"original {before.flops:.2e}, {before.gpu_hours:,.1f}. Assumed: {cost.assumption}.")
+    if not brief:
+        console.print("\n[bold]to find out[/]: train these arms, three seeds or more each, on one basis")
+        for arm in report["arms"]:
+            under(_arm(arm))
+    for line in _commands(report, brief):
+        console.print(f"   {line}", markup=False, soft_wrap=True)
+
+
+def _table(found: Plan, *, narrow: bool) -> Any:
+    from rich.table import Table
+
+    titles = ["", "layers", "heads", "MLP", "policy", "parameters", "FLOPs", "memory", "KV", "latency", "kappa",
+              "inner/tokens", "warnings"]  # fmt: skip
+    left_out = {"policy", "memory", "inner/tokens"} if narrow else set()
+    left_out |= {"KV"} if not found.original.costs["kv_cache"] else set()
+    left_out |= {"latency"} if all(cap.kind != "latency" for cap in found.caps) else set()
+    table = Table(box=None, header_style="bold", pad_edge=False)
+    for title in titles:
+        if title not in left_out:
+            table.add_column(title, justify="left" if title in ("layers", "heads", "policy", "warnings") else "right",
+                             no_wrap=title != "warnings")
+    rows = [("", found.original), *((str(i + 1), one) for i, one in enumerate(found.designs)),
+            *(("also", one) for one in found.also)]  # fmt: skip
+    for name, one in rows:
+        first = one is found.original
+        cells = _cells(one, first, known=found.latency != 1.0)
+        table.add_row(name, *(cells[title] for title in titles[1:] if title not in left_out), style="dim" if first else "")
+    return table
+
+
+def _cells(one: Design, original: bool, *, known: bool) -> dict[str, str]:
+    dims, ratios = one.dims, {kind: f"{ratio:.2f}" for kind, ratio in one.ratios.items()}
+    shared = "" if dims["kv_heads"] == dims["heads"] else f"/{each(dims['kv_heads'])}"
+    misses = "" if one.fits or original else " (does not fit)"
+    return {
+        "layers": each(dims["depth"]), "heads": f"{each(dims['heads'])}{shared} x {each(dims['head_dim'])}",
+        "MLP": each(dims["mlp_dim"]) if any(dims["mlp_dim"]) else "", "policy": "" if original else one.policy,
+        "parameters": f"{millions(one.costs['params'])} {ratios['params']}", "FLOPs": ratios["flops"],
+        "memory": f"{size(one.costs['memory'])} {ratios['memory']}", "KV": ratios["kv_cache"],
+        "latency": f"{one.costs['latency'] * 1e3:.3g} ms {ratios['latency']}" if known else ratios["latency"],
+        "kappa": f"{one.kappa:.3g} {one.kappa_ratio:{'.2f' if one.kappa_ratio < 10 else '.3g'}}",
+        "inner/tokens": _place(one),
+        "warnings": " ".join(one.codes) + misses,
+    }  # fmt: skip
+
+
+def _place(design: Design) -> str:
+    from manyheads.arch.spec import attentions, editable
+    from manyheads.planner.predict import sites
+
+    stages = [design.arch.stages[i] for i in editable(design.arch)]
+    return each([f"{attentions(stage)[0].inner / sites(stage)[0].rows:.2f}" for stage in stages])
+
+
+def _warnings(found: Plan) -> list[str]:
+    """Each code once, with the words of the first design that carries it."""
+    listed = [(str(i + 1), one) for i, one in enumerate(found.designs)] + [("also", one) for one in found.also]
+    told = []
+    for code in dict.fromkeys(code for _, one in listed for code in one.codes):
+        carried = [name for name, one in listed if code in one.codes]
+        note = next(note for _, one in listed for note in one.warnings if note.code == code)
+        colour = "red" if note.level == "serious" else "yellow"
+        whose = f" (so of {carried[0]})" if len(carried) > 1 else ""
+        told.append(f"[{colour}]{code}[/] ({', '.join(carried)}): {note.words}{whose}")
+    return told
+
+
+def _measured(timed: list[dict[str, Any]]) -> Any:
+    from rich.table import Table
+
+    table = Table(box=None, header_style="bold", pad_edge=False)
+    for title in ("measured", "latency, batch 1", "", "training, examples/s", "", "peak memory", ""):
+        table.add_column(title, justify="left" if title == "measured" else "right", no_wrap=True)
+    for i, one in enumerate(timed):
+        table.add_row("original" if i == 0 else str(i), f"{one['latency'] * 1e3:.1f} ms", f"{one['latency_ratio']:.2f}",
+                      f"{one['throughput']:.2f}", f"{one['throughput_ratio']:.2f}", size(one["memory"]),
+                      f"{one['memory_ratio']:.2f}")
+    return table
+
+
+def _arm(arm: dict[str, Any]) -> str:
+    if arm["fault"]:
+        return f"{arm['name']:15} [dim]cannot be made: {arm['fault']}[/]"
+    miss = f" ({arm['residual']:+.2%})" if abs(arm["residual"]) >= 5e-5 else ""
+    told = f"the same model as {arm['same_as']}" if arm["same_as"] else f"{arm['matches']}{miss}"
+    return f"{arm['name']:15} {millions(arm['params']):>10}  {told}"
+
+
+def _commands(report: dict[str, Any], brief: bool) -> list[str]:
+    """What to run next."""
+    train = report.get("command", "" if brief else "--arms FOLDER writes them as records")
+    return [line for line in (train, *report.get("emitted", {}).get("lines", ())) if line]

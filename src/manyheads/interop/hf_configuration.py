@@ -1,0 +1,58 @@
+"""A record of architecture as a Hugging Face configuration."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from manyheads.arch import record
+from manyheads.arch.errors import UserError
+from manyheads.arch.parts import Classify, Points, Token
+from manyheads.arch.spec import Arch, attentions, editable
+
+from .extras import needed
+
+transformers: Any = needed("transformers", "hf")
+
+
+class ManyheadsConfig(transformers.PretrainedConfig):
+    """A record as a Hugging Face configuration. `arch` is what decides; the usual names beside it are for readers."""
+
+    model_type = "manyheads"
+
+    def __init__(self, arch: Arch | Mapping[str, Any] | None = None, rates: Mapping[str, float] | None = None,
+                 **kwargs: Any) -> None:
+        made = None if arch is None else arch if isinstance(arch, Arch) else record.from_dict(dict(arch))
+        self.arch = None if made is None else record.to_dict(made)
+        self.rates = dict(rates or {})
+        if made is not None:
+            kwargs = _usual(made, kwargs)
+        super().__init__(**({"tie_word_embeddings": False, "use_cache": False} | kwargs))
+
+    def record(self) -> Arch:
+        """The architecture, with as many classes as there are labels."""
+        if self.arch is None:
+            raise UserError("this configuration has no arch; write ManyheadsConfig(arch=RECORD)")
+        arch = record.from_dict(self.arch)
+        if isinstance(arch.head, Classify) and self.num_labels != arch.head.classes:
+            arch = replace(arch, head=replace(arch.head, classes=self.num_labels))
+        return arch
+
+
+def _usual(arch: Arch, given: dict[str, Any]) -> dict[str, Any]:
+    """What other tools look for in a configuration: sizes under their usual names, labels."""
+    stage = arch.stages[editable(arch)[-1]]
+    op = attentions(stage)[0]
+    sizes: dict[str, Any] = {
+        "hidden_size": stage.width, "num_hidden_layers": sum(arch.stages[i].depth for i in editable(arch)),
+        "num_attention_heads": op.heads, "head_dim": op.head_dim, "num_key_value_heads": op.kv_heads or op.heads,
+    }  # fmt: skip
+    if isinstance(arch.embed, Token):
+        sizes |= {"vocab_size": arch.embed.vocab, "max_position_embeddings": arch.embed.positions or arch.stages[0].tokens}
+    elif not isinstance(arch.embed, Points):
+        sizes |= {"image_size": arch.embed.image, "num_channels": arch.embed.channels}
+    if isinstance(arch.head, Classify) and not {"num_labels", "id2label"} & given.keys():
+        sizes["num_labels"] = arch.head.classes
+    # the record decides: a file's own copies of the sizes are not believed
+    return given | sizes

@@ -1,0 +1,160 @@
+"""A user's own module as a record to plan with: its attention and MLP layers are read off it, the rest is left alone."""
+
+from __future__ import annotations
+
+import copy
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.utils.flop_counter import FlopCounterMode
+
+from manyheads.arch.count import forward_flops, params
+from manyheads.arch.errors import UserError
+from manyheads.arch.parts import Attention, Coordinates, Mlp, Norm, Points, Residual, Stage
+from manyheads.arch.spec import Arch
+from manyheads.conditioning.listen import listening
+from manyheads.conditioning.measure import as_matrices
+from manyheads.conditioning.mlps import pairs
+from manyheads.conditioning.taps import Tap, find, qualified
+from manyheads.conditioning.untouched import arguments, call, untouched, unwrap
+from manyheads.planner.use import Rest
+
+from . import timm_config
+from .hf_config import from_config
+
+
+@dataclass(frozen=True)
+class Read:
+    """What was read off a module. `exact`: the record is the whole model, and can be built. Otherwise it holds the layers
+    alone, `rest` what stands beside them, and `unread` says what could not be read."""
+
+    arch: Arch
+    rest: Rest
+    exact: bool
+    unread: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class _Layer:
+    width: int
+    tokens: int
+    heads: int
+    head_dim: int
+    kv_heads: int
+    mlp_dim: int
+    gated: bool
+    bias: bool
+
+
+def from_module(module: nn.Module, batch: Any, *, taps: Mapping[str, Tap] | None = None) -> Read:
+    """The record of `module`, which `batch` is given to as to its forward.
+
+        read = from_module(model, images)
+        plan(read.arch, Budget(params=0.5), rest=read.rest)
+
+    A manyheads, timm or transformers model that a record can express is read whole. Of any other, attention that
+    `conditioning.taps` recognises (or that `taps` names) and the MLPs are read, and planned as one flat stack."""
+    module, told = unwrap(module), []
+    if isinstance(getattr(module, "arch", None), Arch):
+        return Read(module.arch, Rest(), True, ())  # type: ignore[arg-type]
+    try:
+        if (whole := _known(module, batch)) is not None:
+            return Read(whole, Rest(), True, ())
+    except UserError as error:
+        told.append(str(error))
+    return _layers(module, batch, taps, told)
+
+
+def _known(module: nn.Module, batch: Any) -> Arch | None:
+    """The record of a timm or transformers model."""
+    if timm_config.known(module):
+        size = batch.shape[-1] if isinstance(batch, Tensor) and batch.ndim == 4 else None
+        return timm_config.read(module, image=size)
+    if "transformers.modeling_utils.PreTrainedModel" not in map(qualified, type(module).__mro__):
+        return None
+    arch = from_config(module.config.to_dict() | {"architectures": [type(module).__name__]})  # type: ignore[operator,union-attr]
+    counted, there = params(arch).total, sum(p.numel() for p in module.parameters())
+    if counted != there:
+        raise UserError(f"{type(module).__name__} has {there:,} parameters and its configuration says {counted:,}")
+    return arch
+
+
+def _layers(module: nn.Module, batch: Any, taps: Mapping[str, Tap] | None, told: list[str]) -> Read:
+    places = find(module, taps)
+    args, kwargs = arguments(batch, next(module.parameters()).device)
+    with untouched(module), listening(module, places, arguments=True) as calls:
+        call(module, args, kwargs)
+    heard = [entry for entry in calls if entry.place.tap.kind == "softmax"]
+    others = Counter(entry.place.tap.kind for entry in calls if entry.place.tap.kind != "softmax")
+    told += [f"{count} {kind} attentions stay as they are" for kind, count in others.items()]
+    if not heard:
+        why = f". It was not read whole, since {told[0]}" if len(told) > len(others) else ""
+        raise UserError(f"no softmax attention ran on this batch ({', '.join(others)} did), and only that can be planned "
+                        f"for in a module of one's own{why}")
+    found = _mlps(module, len(heard), told)
+    norm = Norm("layer" if any(isinstance(part, nn.LayerNorm) for part in module.modules()) else "rms", 1e-5)
+    rows = Counter(_layer(entry, mlp) for entry, mlp in zip(heard, found, strict=True))
+    layer, depth = rows.most_common(1)[0]
+    if len(rows) > 1:
+        told.append(f"{sum(rows.values()) - depth} layers differ from the other {depth} and stay as they are")
+    told.append(f"each layer is taken to have two norms of kind {norm.kind!r}; dropout, positions and masks are not read")
+    kv = None if layer.kv_heads == layer.heads else layer.kv_heads
+    attention = Attention(layer.heads, layer.head_dim, kv, layer.bias, layer.bias)
+    branches = [Residual(attention, norm)]
+    if layer.mlp_dim:
+        branches.append(Residual(Mlp(layer.mlp_dim, gated=layer.gated, bias=layer.bias), norm))
+    stage = Stage(layer.width, layer.tokens, depth, (tuple(branches),))
+    arch = Arch("nearest_neighbor", Points(layer.width), (stage,), Coordinates(layer.width))
+    return Read(arch, _rest(module, args, kwargs, arch, told), False, tuple(told))
+
+
+def _mlps(module: nn.Module, layers: int, told: list[str]) -> list[tuple[int, bool]]:
+    """Width of each layer's MLP, and whether it is gated; 0 where it could not be told."""
+    found = pairs(module)
+    if len(found) != layers:
+        told.append(f"{len(found)} MLPs are recognised beside {layers} attentions: MLPs stay as they are")
+        return [(0, False)] * layers
+    out = []
+    for pair in found:
+        second, firsts = pair.second.weight, [part.weight for part in pair.firsts]
+        assert isinstance(second, Tensor)
+        hidden = max(second.shape)
+        gated = sum(first.numel() for first in firsts if isinstance(first, Tensor)) == 2 * second.numel()
+        out.append((hidden, gated))
+    return out
+
+
+def _layer(entry: Any, mlp: tuple[int, bool]) -> _Layer:
+    tokens, inner = as_matrices(entry).shape[-2:]
+    module, heads = entry.place.module, entry.place.heads
+    matrices = sum(p.numel() for p in module.parameters() if p.ndim >= 2)
+    assert entry.tokens is not None, "an attention is called with tokens"
+    width, dim = entry.tokens.shape[-1], inner // heads
+    shared = (matrices / width - 2 * inner) / 2 / dim  # what is left beside queries and output, halved
+    kv = int(shared) if shared == int(shared) and shared and heads % int(shared) == 0 else heads
+    bias = any(name.endswith("bias") for name, _ in module.named_parameters())
+    return _Layer(width, tokens, heads, dim, kv, mlp[0], mlp[1], bias)
+
+
+def _rest(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], arch: Arch, told: list[str]) -> Rest:
+    """Parameters and operations beside the layers that were read."""
+    beside = max(0, sum(p.numel() for p in module.parameters()) - params(arch).total)
+    try:
+        empty = copy.deepcopy(module).to("meta").eval()
+        given = [_meta(value) for value in (*args, *kwargs.values())]
+        size = next(value.shape[0] for value in given if isinstance(value, Tensor))
+        with FlopCounterMode(display=False) as counter, torch.no_grad():
+            empty(*given[: len(args)], **dict(zip(kwargs, given[len(args) :], strict=True)))
+        flops = max(0, counter.get_total_flops() // size - int(forward_flops(arch)))
+    except Exception as error:  # a module of any kind may refuse the meta device in any way
+        told.append(f"operations beside the layers could not be counted ({type(error).__name__}): FLOPs are of the layers")
+        flops = 0
+    return Rest(beside, flops)
+
+
+def _meta(value: Any) -> Any:
+    return value.to("meta") if isinstance(value, Tensor) else value

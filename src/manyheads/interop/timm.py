@@ -1,0 +1,231 @@
+"""manyheads models in timm's hands: `import manyheads.interop.timm`, and `timm.create_model` builds them.
+
+    timm.create_model("manyheads_vit_b", depth=7, heads=16, mlp_dim=1536)      an original of the zoo, redesigned
+    timm.create_model("manyheads", arch="lean.json")                           any record
+    timm.create_model("local-dir:FOLDER")                                      what `manyheads plan --emit timm` wrote
+
+num_classes, img_size, in_chans and the drop rates are honoured; features, head and classifier are where timm's tools look.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor, nn
+
+from manyheads.arch import record, zoo
+from manyheads.arch.errors import UserError
+from manyheads.arch.image import at_image
+from manyheads.arch.parts import Classify, ConvStem, Patch, Pixel
+from manyheads.arch.redesign import redesign
+from manyheads.arch.spec import Arch
+from manyheads.models.build import build
+from manyheads.models.resize import resize, tables
+from manyheads.nn.mlp import ACTS
+from manyheads.nn.rates import Rates
+
+from .extras import needed
+
+timm: Any = needed("timm", "vision")
+builder: Any = needed("timm.models", "vision")
+MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
+EDITS = ("depth", "heads", "head_dim", "mlp_dim", "policy", "kv_heads")
+RATES = {"proj_drop_rate": "dropout", "attn_drop_rate": "attention", "drop_path_rate": "path"}
+POOLS = {"class": "token", "mean": "avg"}
+
+
+class Door(nn.Module):
+    """timm's manners for a manyheads model: this class is put in front of the model's own."""
+
+    # what the model's own class has: torch would type each as Tensor | Module
+    arch: Any
+    head: Any
+    features: Any
+    num_classes: int
+    num_features: int
+
+    def forward_features(self, x: Tensor) -> Tensor:
+        """Tokens after the last layer, before the head's norm."""
+        return self.features(x)
+
+    def forward_head(self, x: Tensor, pre_logits: bool = False) -> Tensor:
+        """Classes from tokens; with `pre_logits`, or without classes, what the classifier would read."""
+        if self.num_classes and not pre_logits:
+            return self.head(x)
+        head, spec = self.head, self.head.spec
+        x = x if spec.norm_last else head.norm(x)
+        pooled: Tensor = head.pool(x)
+        pooled = head.norm(pooled) if spec.norm_last else pooled
+        return pooled if head.hidden is None else ACTS[spec.act](head.hidden(pooled))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.forward_head(self.forward_features(x))
+
+    def get_classifier(self) -> nn.Module:
+        """The last linear map."""
+        return self.head.out
+
+    def reset_classifier(self, num_classes: int, global_pool: str | None = None) -> None:
+        """A new classifier, drawn anew; 0 classes: features come out."""
+        head, spec = self.head, self.head.spec
+        _same_pool(spec, global_pool)
+        self.num_classes = num_classes
+        if num_classes == 0:
+            head.out, head.distill, head.aux = nn.Identity(), None, None
+            return
+        head.spec = replace(spec, classes=num_classes)
+        self.arch = replace(self.arch, head=head.spec)
+        like = next(self.parameters())
+        for name, wanted in (("out", True), ("distill", spec.distill), ("aux", spec.aux)):
+            if wanted:
+                fresh = nn.Linear(self.head_hidden_size, num_classes, device=like.device, dtype=like.dtype)
+                nn.init.trunc_normal_(fresh.weight, std=0.02)
+                nn.init.zeros_(fresh.bias)
+                setattr(head, name, fresh)
+
+    @property
+    def head_hidden_size(self) -> int:
+        """What the classifier reads."""
+        return self.head.spec.hidden or self.num_features
+
+    def no_weight_decay(self) -> set[str]:
+        """Positions and class tokens."""
+        return {name for name, _ in self.named_parameters() if name.endswith(("positions", "class_token", "class_tokens"))}
+
+    def group_matcher(self, coarse: bool = False) -> dict[str, Any]:
+        """Layers for layer-wise rates: the embedding, then every block."""
+        return {"stem": r"^embed|^class_token", "blocks": r"^(?:stages\.(\d+)\.)?(?:class_)?blocks\.(\d+)"}
+
+    def set_grad_checkpointing(self, enable: bool = True) -> None:
+        """Not offered: refused rather than ignored."""
+        if enable:
+            raise UserError("gradient checkpointing is not offered; leave --grad-checkpointing out")
+
+
+def _same_pool(spec: Classify, wanted: str | None) -> None:
+    if wanted not in (None, POOLS[spec.pool]):
+        raise UserError(f"global_pool {wanted!r}: this design pools by {POOLS[spec.pool]!r}; write that or leave it out")
+
+
+@cache
+def _behind(own: Any) -> Any:
+    return type(f"Timm{own.__name__}", (Door, own), {"__doc__": own.__doc__})
+
+
+def make(arch: Arch, num_classes: int | None = None, img_size: int | tuple[int, int] | None = None,
+         in_chans: int | None = None, drop_rate: float = 0.0, global_pool: str | None = None, device: Any = None,
+         dtype: Any = None, **kwargs: Any) -> nn.Module:
+    """The module of a record with timm's manners."""
+    _, head = _image_classifier(arch)
+    _same_pool(head, global_pool)
+    rates = Rates(**{RATES[name]: float(kwargs.pop(name)) for name in list(kwargs) if name in RATES})
+    edits = {name: kwargs.pop(name) for name in EDITS if name in kwargs}
+    if kwargs:
+        raise UserError(f"create_model was given {', '.join(kwargs)}; a manyheads model takes num_classes, img_size, "
+                        f"in_chans, drop_rate, {', '.join(RATES)}, and to be redesigned {', '.join(EDITS)}")
+    if img_size is not None:
+        sides = (img_size, img_size) if isinstance(img_size, int) else tuple(img_size)
+        if sides[0] != sides[1]:
+            raise UserError(f"img_size {img_size}: these models take square images; write one number")
+        arch = at_image(arch, sides[0])
+    if in_chans is not None:
+        embed: Any = arch.embed
+        arch = replace(arch, embed=replace(embed, channels=in_chans))
+    if num_classes:
+        arch = replace(arch, head=replace(head, classes=num_classes))
+    arch = redesign(arch, **edits) if edits else arch
+    model: Any = build(arch, rates, device=device)
+    model = model if dtype is None else model.to(dtype)
+    model.__class__ = _behind(model.__class__)
+    model.num_classes = head.classes if num_classes is None else num_classes
+    model.num_features = arch.stages[-1].width
+    model.head.drop.p = drop_rate
+    if num_classes == 0:
+        model.reset_classifier(0)
+    made: nn.Module = model
+    return made
+
+
+def _image_classifier(arch: Arch) -> tuple[Patch | ConvStem | Pixel, Classify]:
+    """Embedding and head of a record that timm can hold; another is refused."""
+    embed, head = arch.embed, arch.head
+    if not isinstance(head, Classify) or not isinstance(embed, Patch | ConvStem | Pixel):
+        raise UserError(f"timm holds image classifiers, and this record is of family {arch.family!r} with a "
+                        f"{type(head).__name__} head; write --emit hf")
+    return embed, head
+
+
+def settings(arch: Arch) -> dict[str, Any]:
+    """What timm calls a pretrained_cfg, for a record."""
+    embed, head = _image_classifier(arch)
+    ends = ["head.out", *["head.distill"] * head.distill, *["head.aux"] * head.aux]
+    return {"input_size": (embed.channels, embed.image, embed.image), "num_classes": head.classes, "mean": MEAN, "std": STD,
+            "interpolation": "bicubic", "crop_pct": 0.9, "fixed_input_size": True,
+            "classifier": ends[0] if len(ends) == 1 else tuple(ends)}  # fmt: skip
+
+
+def _fitted(state: Mapping[str, Tensor], model: nn.Module) -> dict[str, Tensor]:
+    """Weights for this image size: learned positions are interpolated."""
+    arch = model.arch
+    assert isinstance(arch, Arch)
+    for image in range(8, 1025, 8):  # the size that the weights were saved for is the one whose positions they have
+        try:
+            before = at_image(arch, image)
+        except UserError:
+            continue
+        rows = {name: count for name, _, count in tables(before)}
+        if rows and all(name in state and state[name].shape[0] == count for name, count in rows.items()):
+            return resize(state, before, arch)
+    return dict(state)
+
+
+def _create(name: str, arch: Arch, pretrained: bool, **kwargs: Any) -> nn.Module:
+    if kwargs.pop("features_only", False):
+        raise UserError("features_only is not offered; forward_features gives the tokens")
+    if not kwargs.get("pretrained_cfg"):
+        kwargs["pretrained_cfg"] = settings(arch) | {"architecture": name}
+    model: Any = builder.build_model_with_cfg(
+        lambda **given: make(arch, **given), name, pretrained, pretrained_filter_fn=_fitted, **kwargs
+    )
+    model.pretrained_cfg |= {"input_size": settings(model.arch)["input_size"], "num_classes": model.num_classes}
+    made: nn.Module = model
+    return made
+
+
+def manyheads(
+    pretrained: bool = False, arch: Arch | Mapping[str, Any] | str | Path | None = None, **kwargs: Any
+) -> nn.Module:
+    """Any record: `arch` is one, or the path of an `arch.json`, or its contents."""
+    if arch is None:
+        raise UserError('create_model("manyheads") needs a record; write arch="arch.json"')
+    if not isinstance(arch, Arch):
+        arch = record.from_dict(dict(arch)) if isinstance(arch, Mapping) else record.load(arch)
+    return _create("manyheads", arch, pretrained, **kwargs)
+
+
+def register(name: str, arch: Arch) -> str:
+    """Make `timm.create_model(name)` build a record; the name that it was given."""
+
+    def entry(pretrained: bool = False, **kwargs: Any) -> nn.Module:
+        return _create(name, arch, pretrained, **kwargs)
+
+    _register(name, entry)
+    return name
+
+
+def _register(name: str, entry: Callable[..., nn.Module]) -> None:
+    entry.__name__, entry.__module__ = name, __name__
+    timm.models.register_model(entry)
+
+
+def _image_models() -> list[str]:
+    return [name for name in zoo.NAMES if isinstance(zoo.get(name).embed, Patch | ConvStem | Pixel)]
+
+
+_register("manyheads", manyheads)
+for _name in _image_models():
+    register(f"manyheads_{_name}", zoo.get(_name))

@@ -1,0 +1,172 @@
+"""A timm model as a record, read off the module itself; what a record cannot say is refused with its name.
+
+Classes are known by qualified name. What was read is checked: the record has exactly the module's parameters."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import torch
+from torch import nn
+
+from manyheads.arch import families as f
+from manyheads.arch.errors import UserError, nearest
+from manyheads.arch.params import params
+from manyheads.arch.parts import Act, Classify, Mlp, Norm, Residual
+from manyheads.arch.spec import Arch
+from manyheads.conditioning.taps import qualified
+
+from .extras import needed
+
+
+def named(name: str) -> Arch:
+    """The record of a timm model by its name; nothing is downloaded or allocated. A backbone without classes is read as a
+    classifier of ImageNet's 1000."""
+    timm = needed("timm", "vision")
+    if not timm.is_model(name):
+        raise UserError(f"timm {timm.__version__} has no model {name!r}{nearest(name.split('.')[0], timm.list_models())}")
+    with torch.device("meta"):
+        model = timm.create_model(name, pretrained=False)
+        if not getattr(model, "num_classes", 1):
+            model = timm.create_model(name, pretrained=False, num_classes=1000)
+    return read(model, name)
+
+
+def known(model: nn.Module) -> bool:
+    """Whether the model's class is one that `read` reads."""
+    return any(qualified(base) in READERS for base in type(model).__mro__)
+
+
+def read(model: nn.Module, name: str = "", image: int | None = None) -> Arch:
+    """The record of a timm module; `image` is the size of its images, where the module does not keep it."""
+    name = name or type(model).__name__
+    reader = next((READERS[qualified(base)] for base in type(model).__mro__ if qualified(base) in READERS), None)
+    if reader is None:
+        families = ", ".join(key.rsplit(".", maxsplit=1)[-1] for key in READERS)
+        raise UserError(f"timm's {name} is a {type(model).__name__}, which manyheads does not build; it reads {families}")
+    settings: dict[str, Any] = getattr(model, "pretrained_cfg", None) or {}
+    arch = reader(model, image or settings.get("input_size", (3, 224, 224))[-1])
+    counted, there = params(arch).total, sum(p.numel() for p in model.parameters())
+    if counted != there:
+        raise UserError(f"timm's {name} has {there:,} parameters and what manyheads reads of it {counted:,}: it has parts "
+                        f"that a record of family {arch.family!r} cannot say")
+    return arch
+
+
+def _only(fact: bool, what: str) -> None:
+    if not fact:
+        raise UserError(f"this timm model has {what}, which manyheads does not build")
+
+
+def _alike(blocks: Any, what: Callable[[Any], Any]) -> Any:
+    """What all blocks have in common."""
+    found = {what(block) for block in blocks}
+    _only(len(found) == 1, "layers that differ")
+    return found.pop()
+
+
+def _act(mlp: nn.Module) -> Act:
+    act = mlp.act
+    _only(isinstance(act, nn.GELU), f"a {type(act).__name__} in its MLP")
+    return "gelu" if act.approximate == "none" else "gelu_tanh"  # type: ignore[union-attr]
+
+
+def _plain(module: Any) -> bool:
+    return isinstance(module, nn.Identity)
+
+
+def _vit(model: Any, image: int) -> Arch:
+    first = model.blocks[0]
+    _only(type(first).__name__ == "Block" and type(first.mlp).__name__ == "Mlp", "blocks of another kind")
+    _only(type(model.patch_embed).__name__ == "PatchEmbed", "another embedding of patches")
+    _only(not getattr(model, "num_reg_tokens", 0), "register tokens")
+    _only(_plain(model.norm_pre) and _plain(model.patch_embed.norm), "a norm before its blocks")
+    _only(_plain(first.attn.q_norm) and _plain(getattr(first.attn, "norm", nn.Identity())), "norms inside its attention")
+    _only(_plain(getattr(first.mlp, "norm", nn.Identity())), "a norm inside its MLP")
+    _only(model.global_pool in ("token", "avg") and model.pos_embed is not None, "another pooling or no positions")
+    heads, dim, mlp = _alike(model.blocks, lambda b: (b.attn.num_heads, b.attn.head_dim, b.mlp.fc1.out_features))
+    patch, tokens = model.patch_embed.proj.kernel_size[0], model.num_prefix_tokens
+    _only(model.global_pool == "token" or tokens == 0, "mean pooling beside a class token")
+    scale = getattr(first.ls1, "init_values", None)
+    arch = f.vit(
+        model.embed_dim, len(model.blocks), heads, dim, mlp, image=model.patch_embed.img_size[0], patch=patch,
+        channels=model.patch_embed.proj.in_channels, classes=model.num_classes, class_tokens=tokens,
+        class_positions=not model.no_embed_class, scaled=scale, eps=first.norm1.eps,
+        qkv_bias=first.attn.qkv.bias is not None, family="deit" if tokens == 2 else "vit",
+    )  # fmt: skip
+    last = not _plain(model.fc_norm)
+    assert isinstance(arch.head, Classify)
+    head = replace(arch.head, norm_last=last, norm=Norm(eps=(model.fc_norm if last else model.norm).eps))
+    return _with_act(replace(arch, head=head), _act(first.mlp))
+
+
+def _with_act(arch: Arch, act: Act) -> Arch:
+    def branch(residual: Residual) -> Residual:
+        return replace(residual, op=replace(residual.op, act=act)) if isinstance(residual.op, Mlp) else residual
+
+    stages = tuple(replace(stage, unit=tuple(tuple(map(branch, layer)) for layer in stage.unit if isinstance(layer, tuple)))
+                   for stage in arch.stages)  # fmt: skip
+    return replace(arch, stages=stages)
+
+
+def _xcit(model: Any, image: int) -> Arch:
+    heads, mlp = _alike(model.blocks, lambda b: (b.attn.num_heads, b.mlp.fc1.out_features))
+    width = model.embed_dim
+    asks = model.cls_attn_blocks
+    _only(bool(len(asks)) and bool(asks[0].tokens_norm), "class attention that norms its class token alone")
+    _only(model.pos_embed is not None and model.global_pool == "token", "no positions or another pooling")
+    depth = len(model.blocks)
+    # its layer scale starts at 1 in models of 12 layers and at 1e-5 in those of 24; the module does not keep the number
+    scaled = 1.0 if depth <= 12 else 1e-5
+    return f.xcit(width, depth, heads, width // heads, mlp, image=image, patch=model.patch_embed.patch_size,
+                  channels=model.in_chans, classes=model.num_classes, class_layers=len(asks), scaled=scaled)
+
+
+def _tnt(model: Any, image: int) -> Arch:
+    outer, inner, mlp, pixel_mlp = _alike(model.blocks, lambda b: (b.attn_out.num_heads, b.attn_in.num_heads,
+                                                                   b.mlp.fc1.out_features, b.mlp_in.fc1.out_features))
+    pixel = model.pixel_embed
+    return f.tnt(model.embed_dim, len(model.blocks), outer, model.embed_dim // outer, mlp, pixel_width=pixel.in_dim,
+                 pixel_heads=inner, pixel_head_dim=pixel.in_dim // inner, pixel_mlp_dim=pixel_mlp, image=pixel.img_size[0],
+                 patch=pixel.patch_size[0], channels=model.in_chans, stride=pixel.proj.stride[0], classes=model.num_classes,
+                 legacy=pixel.legacy)
+
+
+def _dims(block: Any) -> tuple[int, int, int]:
+    """Width, heads and MLP of a block."""
+    return block.norm1.normalized_shape[0], block.attn.num_heads, block.mlp.fc1.out_features
+
+
+def _volo(model: Any, image: int) -> Arch:
+    stages = [part for part in model.network if isinstance(part, nn.Sequential)]
+    kinds = [type(stage[0].attn).__name__ for stage in stages]
+    _only(kinds == ["OutlookAttention"] + ["Attention"] * (len(kinds) - 1), "stages in another order")
+    rows = [_alike(stage, _dims) for stage in stages]
+    widths, heads, mlps = (tuple(column) for column in zip(*rows, strict=True))
+    proj = model.patch_embed.proj
+    dims = [width // count for width, count in zip(widths, heads, strict=True)]
+    return f.volo(widths, [len(stage) for stage in stages], heads, dims, mlps, image=image,
+                  stem=model.patch_embed.conv[0].out_channels, patch=2 * proj.kernel_size[0], channels=model.in_chans,
+                  classes=model.num_classes, class_layers=len(model.post_network or ()), aux=model.aux_head is not None)
+
+
+def _davit(model: Any, image: int) -> Arch:
+    first = model.stages[0].blocks[0]
+    _only(len(first) == 2 and type(first[1].attn).__name__ == "ChannelAttention", "another order or kind of attention")
+    rows = [_alike([layer for pair in stage.blocks for layer in pair], _dims) for stage in model.stages]
+    widths, heads, mlps = (tuple(column) for column in zip(*rows, strict=True))
+    window = first[0].window_size
+    return f.davit(widths, [len(stage.blocks) for stage in model.stages], heads,
+                   [w // h for w, h in zip(widths, heads, strict=True)], mlps, window=window[0] if isinstance(window, tuple)
+                   else window, image=image, channels=model.in_chans, classes=model.num_classes)
+
+
+READERS: dict[str, Callable[[Any, int], Arch]] = {
+    "timm.models.vision_transformer.VisionTransformer": _vit,  # and DeiT's distilled one, which derives from it
+    "timm.models.xcit.Xcit": _xcit,
+    "timm.models.tnt.TNT": _tnt,
+    "timm.models.volo.VOLO": _volo,
+    "timm.models.davit.DaVit": _davit,
+}

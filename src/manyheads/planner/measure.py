@@ -1,0 +1,175 @@
+"""What designs take on this machine: batch-1 latency, training throughput, peak memory, original beside redesigns.
+
+torch is imported here, when asked for, and nowhere else in the planner. The models take turns, so that a machine that slows
+down slows all of them; medians are reported.
+"""
+
+from __future__ import annotations
+
+import platform
+import statistics
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from manyheads.arch.errors import UserError
+from manyheads.arch.params import params
+from manyheads.arch.parts import Lm, Masked, Pair, Points, Token
+from manyheads.arch.spec import Arch
+
+ROUNDS, LEAST, SECONDS = 7, 3, 20.0  # rounds of turns; fewer, but never below LEAST, once so many seconds are spent
+
+
+@dataclass(frozen=True)
+class Measured:
+    """Seconds of one example alone (and the slowest turn), training examples a second at `batch`, peak bytes of a training
+    step: allocated on a GPU, tracked on a CPU (`source` says which), on `machine`."""
+
+    latency: float
+    slowest: float
+    throughput: float
+    batch: int
+    memory: float
+    source: str
+    machine: str
+
+
+def measure(archs: Sequence[Arch], *, batch: int | None = None, device: str | None = None, train: bool = True,
+            tick: Callable[[str], None] = lambda _: None) -> tuple[Measured, ...]:
+    """Build every design and time it. Float32 eager on a CPU (batch 4 unless stated), bf16 autocast on a GPU (batch 32).
+
+    Without `train` only latency is measured. `tick` is told what is being done."""
+    import torch
+
+    where = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
+    size = batch or (32 if where.type == "cuda" else 4)
+    _room(archs, where)
+    machine = torch.cuda.get_device_name(where) if where.type == "cuda" else f"CPU, {torch.get_num_threads()} threads"
+    found = []
+    tick("latency")
+    alone = _race([_forward(arch, where) for arch in archs], where)
+    for arch, turns in zip(archs, alone, strict=True):
+        tick(f"training, {params(arch).total / 1e6:.0f} M")
+        rate, memory, source = _training(arch, size, where) if train else (0.0, 0.0, "")
+        found.append(Measured(statistics.median(turns), max(turns), rate, size, memory, source,
+                              f"{machine}, torch {torch.__version__}, Python {platform.python_version()}"))
+    return tuple(found)
+
+
+def example(arch: Arch, batch: int, device: Any) -> Any:
+    """Inputs of the right shape: normal images or points, uniformly drawn ids."""
+    import torch
+
+    embed, tokens = arch.embed, arch.stages[0].tokens
+    generator = torch.Generator().manual_seed(0)
+    if isinstance(embed, Token):
+        shape = (batch, 2, tokens) if isinstance(arch.head, Pair) else (batch, tokens)
+        return torch.randint(embed.vocab, shape, generator=generator).to(device)
+    if isinstance(embed, Points):
+        return torch.randn(batch, tokens, embed.dim, generator=generator).to(device)
+    return torch.randn(batch, embed.channels, embed.image, embed.image, generator=generator).to(device)
+
+
+def _room(archs: Sequence[Arch], device: Any) -> None:
+    """Refuse what would not fit, before the machine grinds to a halt."""
+    import os
+
+    if device.type == "cuda":
+        return
+    free = os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    need = 4 * sum(params(arch).total for arch in archs)
+    if need > free:
+        raise UserError(f"measuring needs {need / 1e9:.1f} GB for the weights of {len(archs)} models, and {free / 1e9:.1f} "
+                        "GB are free; measure fewer of them, or a smaller model")
+
+
+def _forward(arch: Arch, device: Any) -> Callable[[], Any]:
+    import torch
+
+    from manyheads.models.build import build
+
+    model = build(arch, device=device, seed=0).eval()
+    inputs = example(arch, 1, device)
+
+    def step() -> Any:
+        with torch.inference_mode(), torch.autocast(device.type, torch.bfloat16, enabled=device.type == "cuda"):
+            return model(inputs)
+
+    return step
+
+
+def _race(steps: list[Callable[[], Any]], device: Any) -> list[list[float]]:
+    """Seconds of every step over some rounds in which all take turns."""
+    for step in steps:
+        _timed(step, device)
+    turns: list[list[float]] = [[] for _ in steps]
+    start = time.perf_counter()
+    for done in range(ROUNDS):
+        if done >= LEAST and time.perf_counter() - start > SECONDS:
+            break
+        for step, own in zip(steps, turns, strict=True):
+            own.append(_timed(step, device))
+    return turns
+
+
+def _timed(step: Callable[[], Any], device: Any) -> float:
+    import torch
+
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
+    start = time.perf_counter()
+    step()
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
+    return time.perf_counter() - start
+
+
+def _training(arch: Arch, batch: int, device: Any) -> tuple[float, float, str]:
+    """Training examples a second, peak bytes, and how these were found."""
+    import torch
+
+    from manyheads.models.build import build
+
+    model = build(arch, device=device, seed=0).train()
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4)
+    inputs = example(arch, batch, device)
+
+    def step() -> None:
+        with torch.autocast(device.type, torch.bfloat16, enabled=device.type == "cuda"):
+            loss = _loss(arch, model(inputs))
+        loss.backward()
+        optimizer.step()
+        optimizer.zero_grad(set_to_none=True)
+
+    if device.type == "cuda":
+        before = torch.cuda.memory_allocated(device)
+        _timed(step, device)
+        torch.cuda.reset_peak_memory_stats(device)
+        seconds = statistics.median(_timed(step, device) for _ in range(3))
+        return batch / seconds, float(torch.cuda.max_memory_allocated(device) - before), "allocated"
+    _timed(step, device)
+    seconds = min(_timed(step, device) for _ in range(2))
+    return batch / seconds, _tracked(model, optimizer, step), "tracked"
+
+
+def _tracked(model: Any, optimizer: Any, step: Callable[[], Any]) -> float:
+    """Peak bytes of a training step as PyTorch's tracker sees every tensor."""
+    from torch.distributed._tools.mem_tracker import MemTracker
+
+    tracker = MemTracker()
+    tracker.track_external(model, optimizer)
+    with tracker:
+        step()
+    peak = tracker.get_tracker_snapshot("peak")
+    return float(sum(size for kinds in peak.values() for name, size in kinds.items() if str(name).endswith("Total")))
+
+
+def _loss(arch: Arch, out: Any) -> Any:
+    """A loss of the size that training has: over the vocabulary of a language model, else a mean square."""
+    import torch
+
+    if isinstance(arch.head, Lm | Masked):
+        labels = torch.zeros(out.shape[:-1].numel(), dtype=torch.long, device=out.device)
+        return torch.nn.functional.cross_entropy(out.flatten(0, -2), labels)
+    return out.float().square().mean()

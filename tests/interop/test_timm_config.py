@@ -1,0 +1,55 @@
+"""timm models become records by reading the module; what a record cannot say is refused by name."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from manyheads.arch import zoo
+from manyheads.arch.errors import UserError
+from manyheads.arch.params import params
+from manyheads.arch.parts import Mlp
+from manyheads.interop.names import resolve
+from tests.parity.test_counts import TIMM
+
+timm = pytest.importorskip("timm", reason="timm is in the vision extra")
+
+
+@pytest.mark.parametrize(
+    "name", ["vit_b", "deit_b_distilled", "xcit_s12", "xcit_m24", "tnt_b", "tnt_s_legacy", "volo_d3", "davit_b"]
+)
+def test_the_zoos_originals_are_read_exactly(name: str) -> None:
+    assert resolve(f"timm:{TIMM[name]}") == zoo.get(name)
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["vit_base_patch32_224", "vit_base_patch16_384", "deit3_small_patch16_224", "volo_d1_384", "xcit_tiny_12_p8_224"],
+)
+def test_other_sizes_have_timms_parameters(name: str) -> None:
+    with torch.device("meta"):
+        theirs = timm.create_model(name)
+    assert params(resolve(f"timm:{name}")).total == sum(p.numel() for p in theirs.parameters())
+
+
+def test_details_are_read_too() -> None:
+    """Layer scale and positions without the class token (DeiT III); a backbone gets ImageNet's classes."""
+    arch = resolve("timm:deit3_small_patch16_224")
+    assert arch.embed.class_positions is False  # type: ignore[union-attr]
+    assert {branch.scaled for branch in arch.stages[0].unit[0]} == {1e-6}  # type: ignore[union-attr]
+    assert all(branch.op.act == "gelu" for branch in arch.stages[0].unit[0] if isinstance(branch.op, Mlp))  # type: ignore[union-attr]
+    assert resolve("timm:vit_small_patch14_dinov2").head.classes == 1000  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize(
+    ("name", "says"),
+    [
+        ("vit_base_patch16_clip_224", "a norm before its blocks"), ("vit_base_patch16_siglip_224", "another pooling"),
+        ("vit_small_patch14_reg4_dinov2", "register tokens"), ("swin_tiny_patch4_window7_224", "is a SwinTransformer"),
+        ("xcit_nano_12_p16_224", "norms its class token alone"), ("vit_small_r26_s32_224", "another embedding"),
+        ("vit_base_patch61_224", "did you mean"),
+    ],
+)  # fmt: skip
+def test_what_a_record_cannot_say_is_named(name: str, says: str) -> None:
+    with pytest.raises(UserError, match=says):
+        resolve(f"timm:{name}")

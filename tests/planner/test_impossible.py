@@ -1,0 +1,81 @@
+"""A budget that nothing fits says how close one can get, and gets as close as brute force does."""
+
+from __future__ import annotations
+
+from itertools import product
+
+import pytest
+
+from manyheads.arch import families as f
+from manyheads.arch import zoo
+from manyheads.arch.count import forward_flops, params
+from manyheads.arch.errors import UserError
+from manyheads.planner import Budget, Limits, plan
+
+SMALL = f.vit(64, 4, 2, 32, 256, image=32, patch=8, classes=10)
+
+
+def test_the_closest_design_is_the_closest() -> None:
+    found = plan(SMALL, Budget(params=1000), Limits(mlp_multiple=32))
+    every = [found.space.arch(*at) for at in product(*map(range, found.space.shape))]
+    assert found.designs == ()
+    assert len(found.front) == 0
+    assert found.closest is not None
+    assert params(found.closest.arch).total == min(params(arch).total for arch in every) == found.least["params"]
+
+
+def test_two_budgets_that_only_fit_apart() -> None:
+    """Few parameters ask for few layers, many tokens for little attention: the worse of the two overshoots counts."""
+    limits = Limits(mlp_multiple=32)
+    every = plan(SMALL, Budget(params=1000), limits)
+    archs = [every.space.arch(*at) for at in product(*map(range, every.space.shape))]
+    least_params, least_flops = min(params(a).total for a in archs), min(forward_flops(a) for a in archs)
+    found = plan(SMALL, Budget(params=int(least_params), flops=int(least_flops) - 1), limits)
+    assert found.closest is not None
+    worst = min(max(params(a).total / least_params, forward_flops(a) / (least_flops - 1)) for a in archs)
+    got = found.closest.arch
+    assert max(params(got).total / least_params, forward_flops(got) / (least_flops - 1)) == pytest.approx(worst)
+
+
+def test_the_sentence_names_budget_least_and_closest() -> None:
+    words = plan(zoo.get("vit_b"), Budget(params="1M")).impossible()
+    for text in ("parameters <= 1.00 M (1M)", "parameters cannot come below 5.06 M", "lie outside the layers", "1 layer,",
+                 "Loosen"):  # fmt: skip
+        assert text in words
+    together = plan(zoo.get("gpt2"), Budget(params=0.45, kv_cache=0.02)).impossible()
+    assert "KV cache" in together
+    assert plan(zoo.get("vit_b"), Budget(params=0.5)).impossible() == ""
+
+
+@pytest.mark.parametrize(
+    ("limits", "says"),
+    [
+        ({"min_depth": 12}, "leaves no depth to cut"), ({"head_dims": (7,), "policy": "fixed"}, "no heads are left"),
+        ({"heads": (5, 3)}, "fewest and the most"), ({"policy": "wide"}, "write 'fixed'"),
+        ({"mlp": "none"}, "'free' or 'held'"), ({"kv_heads": "all"}, "'keep' or 'any'"), ({"min_depth": 0}, "whole number"),
+        ({"max_depth": 2, "min_depth": 3}, "range"), ({"head_dims": (0,)}, "whole number"),
+        ({"heads_multiple": 64}, "no heads are left"),
+    ],
+)  # fmt: skip
+def test_limits_that_leave_nothing_say_so(limits: dict, says: str) -> None:
+    with pytest.raises(UserError, match=says):
+        plan(zoo.get("vit_b"), Budget(params=0.5), Limits(**limits))
+
+
+@pytest.mark.parametrize(
+    ("settings", "says"),
+    [({"tokens": 64}, "tokens can be set for language models"), ({"batch": 0}, "whole number"),
+     ({"precision": "fp8"}, "'amp'"), ({"top": 0}, "from 1 up"), ({"image": 225}, "patches")],
+)  # fmt: skip
+def test_a_wrong_setting_says_so(settings: dict, says: str) -> None:
+    with pytest.raises(UserError, match=says):
+        plan(zoo.get("vit_b"), Budget(params=0.5), **settings)
+
+
+def test_grouped_queries_need_softmax_and_one_stage() -> None:
+    with pytest.raises(UserError, match="only softmax attention"):
+        plan(zoo.get("xcit_s12"), Budget(params=0.5), Limits(kv_heads=2))
+    with pytest.raises(UserError, match="flat models only"):
+        plan(zoo.get("davit_t"), Budget(params=0.9), Limits(kv_heads="any"))
+    with pytest.raises(UserError, match="stages of attention"):
+        plan(zoo.get("vit_b"), Budget(params=0.5)).judge(zoo.get("davit_t"))

@@ -1,0 +1,79 @@
+"""Names that planning takes: run folders, emitted folders, configurations, and a model that cannot be fetched."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from manyheads.arch import record
+from manyheads.arch.errors import UserError
+from manyheads.interop.names import resolve
+from manyheads.models import store
+from manyheads.models.build import build
+from tests.models.tiny import ORIGINALS
+
+GPT, VIT = ORIGINALS["gpt2"], ORIGINALS["vit"]
+
+
+def test_a_run_folder_by_its_saved_model_or_its_spec(tmp_path: Path) -> None:
+    (tmp_path / "spec.json").write_text(json.dumps({"schema": 1, "arch": record.to_dict(VIT), "seed": 0}))
+    assert resolve(f"run:{tmp_path}") == VIT
+    store.save(build(GPT, seed=0), tmp_path / "model")
+    assert resolve(f"run:{tmp_path}") == GPT
+    from manyheads.interop.load import load
+
+    assert not load(f"run:{tmp_path}", tokens=8).initial
+
+
+def test_what_is_no_run_says_so(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"neither model/arch\.json nor spec\.json"):
+        resolve(f"run:{tmp_path}")
+    (tmp_path / "spec.json").write_text("[]")
+    with pytest.raises(UserError, match="not an architecture record"):
+        resolve(f"run:{tmp_path}")
+
+
+@pytest.mark.parametrize("kind", ["hf", "timm", "python"])
+def test_what_was_emitted_can_be_planned_again(kind: str, tmp_path: Path) -> None:
+    pytest.importorskip({"hf": "transformers", "timm": "timm", "python": "torch"}[kind], reason="an extra")
+    from manyheads.interop.emit import emit
+
+    told = emit(VIT, kind, tmp_path, "vit")
+    assert told["lines"]
+    if kind == "python":
+        space: dict = {}
+        exec((tmp_path / "redesign.py").read_text(), space)
+        assert space["ARCH"] == VIT
+    else:
+        assert resolve(str(tmp_path)) == resolve(str(tmp_path / "config.json")) == VIT
+
+
+def test_an_emitted_hugging_face_folder_can_be_probed(tmp_path: Path) -> None:
+    pytest.importorskip("transformers", reason="transformers is in the hf extra")
+    from manyheads.conditioning.probe import probe
+    from manyheads.interop.hf import export
+    from manyheads.interop.load import load
+
+    export(GPT, tmp_path, seed=0)
+    loaded = load(f"hf:{tmp_path}", tokens=10)
+    assert len(probe(loaded.module, loaded.taken.noise(2))) == 3
+
+
+def test_a_hub_name_that_cannot_be_fetched_is_a_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("transformers", reason="transformers is in the hf extra")
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
+    with pytest.raises(UserError, match="is no folder here"):
+        resolve("hf:nobody/no-such-model")
+
+
+def test_emit_knows_three_kinds(tmp_path: Path) -> None:
+    from manyheads.interop.emit import emit
+
+    with pytest.raises(UserError, match="write one of timm, hf, python"):
+        emit(VIT, "onnx", tmp_path, "vit")
+    blocked = tmp_path / "file"
+    blocked.write_text("")
+    with pytest.raises(UserError, match="cannot be written"):
+        emit(VIT, "python", blocked, "vit")
