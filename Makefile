@@ -9,8 +9,7 @@ PYTHON  ?= $(if $(wildcard $(PY)),$(PY),python3)
 .PHONY: demo test test-all test-gpu check clean
 
 demo: .venv/.installed
-	.venv/bin/manyheads audit
-	.venv/bin/manyheads shape vit_b --depth 7 --heads 16 --mlp-dim 1536
+	.venv/bin/manyheads demo
 
 test: check
 	OMP_NUM_THREADS=1 $(PY) -m pytest -n $(WORKERS)

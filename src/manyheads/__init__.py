@@ -18,14 +18,14 @@ _HOMES = {
     "Arch": "arch.spec", "UserError": "arch.errors", "zoo": "arch", "cost": "arch.count", "redesign": "arch.redesign",
     "controls": "arch.controls", "audit": "arch.audit",
     "build": "models.build", "probe": "conditioning.probe", "Probe": "conditioning.monitor",
-    "plan": "planner", "Budget": "planner", "Limits": "planner", "Recipe": "train.recipe", "train": "train.loop",
+    "plan": "planner", "Budget": "planner", "Limits": "planner", "Recipe": "train.recipe",
     "Run": "runs", "RunSpec": "runs", "Images": "tasks",
     "edit": "arch.redesign", "javascript": "arch.symbol", "resolve": "interop.names",
 }  # fmt: skip
 
 __all__ = [
     "Arch", "Budget", "Images", "Limits", "Probe", "Recipe", "Run", "RunSpec", "UserError", "audit", "build", "controls",
-    "cost", "edit", "javascript", "plan", "probe", "redesign", "resolve", "train", "zoo",
+    "cost", "edit", "javascript", "plan", "probe", "redesign", "resolve", "zoo",
 ]  # fmt: skip
 
 

@@ -11,9 +11,14 @@ import typer
 from manyheads.arch.errors import UserError
 
 from .audit import audit
+from .demo import demo
+from .plan import plan
 from .probe import probe
+from .report import report
+from .runs import runs
 from .shape import shape
 from .theory import theory
+from .train import train
 from .zoo import zoo
 
 app = typer.Typer(
@@ -23,11 +28,8 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-app.command()(zoo)
-app.command()(shape)
-app.command()(audit)
-app.command()(theory)
-app.command()(probe)
+for command in (zoo, shape, plan, train, demo, runs, report, probe, theory, audit):
+    app.command()(command)
 
 
 def _version(wanted: bool) -> None:

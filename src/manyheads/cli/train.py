@@ -1,0 +1,219 @@
+"""`manyheads train`: one run, from a model, a task and a recipe to a run folder; also under torchrun."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import sys
+from pathlib import Path
+from typing import Annotated, Any, cast
+
+import typer
+
+from manyheads.arch.errors import UserError, nearest
+
+from .numbers import millions, size
+
+IMAGENET = 1_281_167  # training images, the epoch of the named recipes
+
+
+def train(
+    model: Annotated[str | None, typer.Argument(help="A zoo name, paper:ROW, a saved arch.json, an arm demo:lean.")] = None,
+    task: Annotated[str | None, typer.Option(help="What to train it on: images, another task, a file of JSON.")] = None,
+    data: Annotated[str | None, typer.Option(help="Dataset: fashion_mnist (embedded), cifar10, folder:NAME, ...")] = None,
+    recipe: Annotated[str | None, typer.Option(help="A file of JSON, or table6, table6_large.")] = None,
+    steps: Annotated[int | None, typer.Option(help="Training steps, as the budget.")] = None,
+    basis: Annotated[str | None, typer.Option(help="Another budget: epochs=20, samples=1e6, flops=1e15, seconds=9")] = None,
+    batch: Annotated[int | None, typer.Option(help="Samples of a step, over all processes.")] = None,
+    lr: Annotated[float | None, typer.Option(help="Highest learning rate.")] = None,
+    settings: Annotated[list[str] | None, typer.Option("--set", help="Another field: recipe.clip=0, task.limit=9.")] = None,
+    seed: Annotated[int, typer.Option(help="Of initial weights, data order and augmentation.")] = 0,
+    out: Annotated[Path | None, typer.Option(help="The run folder. Default: runs/MODEL-sSEED.")] = None,
+    resume: Annotated[Path | None, typer.Option(help="Go on with this run folder; nothing else is needed.")] = None,
+    device: Annotated[str | None, typer.Option(help="cpu, cuda, cuda:1. Default: a GPU if there is one.")] = None,
+    parallel: Annotated[str | None, typer.Option(help="ddp or fsdp, under torchrun. Default there: ddp.")] = None,
+    data_root: Annotated[Path | None, typer.Option(help="Where data lies.")] = None,
+    quiet: Annotated[bool, typer.Option("--quiet", help="No progress, only the last line.")] = False,
+    tensorboard: Annotated[bool, typer.Option("--tensorboard", help="Also write TensorBoard events.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Estimate memory and time; nothing is allocated.")] = False,
+    gpus: Annotated[int, typer.Option(help="Of a dry run.")] = 1,
+    tflops: Annotated[float, typer.Option(help="What one GPU of a dry run can do (default: an A100 in TF32).")] = 156.0,
+    utilisation: Annotated[float, typer.Option(help="What share of it a dry run reaches.")] = 0.4,
+) -> None:  # fmt: skip
+    """Train a model; stopped or killed, the same command goes on to the bit."""
+    if resume is not None:
+        others = (model, task, data, recipe, steps, basis, batch, lr, settings, out)
+        if any(value is not None for value in others):
+            raise UserError(f"--resume {resume} holds its own model, task and recipe; leave out all that belongs to them")
+        from manyheads.runs import Run
+
+        _train(Run.open(resume), device, parallel, data_root, quiet, tensorboard)
+        return
+    if model is None:
+        raise UserError("no model was given; write a name, such as `manyheads train demo:lean`, or --resume FOLDER")
+    fields = _recipe(recipe)
+    chosen = _task(task, data, recipe)
+    for name, value in (("batch", batch), ("lr", lr), ("basis", _basis(steps, basis))):
+        if value is not None:
+            fields[name] = value
+    _set(settings or [], {"recipe": fields, "task": chosen})
+    from manyheads import tasks
+    from manyheads.train.recipe import Recipe
+
+    made, plan = tasks.from_dict(chosen), Recipe.from_dict(fields)
+    arch = _fitted(_model(model), made)
+    if dry_run:
+        _estimate(arch, plan, made, IMAGENET if recipe in ("table6", "table6_large") else None, gpus, tflops, utilisation,
+                  parallel, data_root)  # fmt: skip
+        return
+    from manyheads.runs import Run, RunSpec
+
+    folder = out or Path("runs") / f"{re.sub(r'[^A-Za-z0-9_.]+', '_', Path(model).name)}-s{seed}"
+    run = Run.create(folder, RunSpec(arch, tasks.to_dict(made), plan.to_dict(), seed))
+    _train(run, device, parallel, data_root, quiet, tensorboard)
+
+
+def _train(run: Any, device: str | None, parallel: str | None, root: Path | None, quiet: bool, events: bool) -> None:
+    from manyheads.train.loop import train as trained
+    from manyheads.train.stop import Stopped
+
+    many = int(os.environ.get("WORLD_SIZE", "1")) > 1
+    first = os.environ.get("RANK", "0") == "0"
+    if run.result is not None and first:
+        print(f"{run.path} is finished", file=sys.stderr)
+    kind = cast(Any, parallel or ("ddp" if many else "none"))
+    try:
+        result = trained(run, device=device, parallel=kind, root=root, quiet=quiet, events=events)
+    except Stopped as stop:
+        if first:
+            print(f"manyheads: {stop}", file=sys.stderr)
+        raise typer.Exit(stop.code) from None
+    if first:
+        metric, timing, best = result["better"][0], result["timing"], result["best"]
+        print(f"{metric} {result['score'][metric]:.4g} after {result['steps']:,} steps (best {best[metric]:.4g} at "
+              f"{best['step']:,}), {timing['seconds']:.0f} s at {timing['rate']:,.0f} {timing['unit']}: {run.path}")
+
+
+def _model(name: str) -> Any:
+    """The record of a name; EXPERIMENT:ARM is an arm of an experiment."""
+    from manyheads.experiments.registry import EXPERIMENTS
+    from manyheads.interop.names import resolve
+
+    prefix, _, rest = name.partition(":")
+    if prefix not in EXPERIMENTS or not rest:
+        return resolve(name)
+    arms = {arm.name: arm.arch for setting in EXPERIMENTS[prefix].settings.values() for arm in setting.arms}
+    if rest not in arms:
+        raise UserError(f"experiment {prefix} has no arm {rest!r}{nearest(rest, arms)}; it has {', '.join(arms)}")
+    return arms[rest]
+
+
+def _fitted(arch: Any, task: Any) -> Any:
+    """The model for this task's images and classes."""
+    from manyheads.tasks import Images
+
+    fitted: Any = task.fit(arch) if isinstance(task, Images) else arch
+    if fitted != arch and os.environ.get("RANK", "0") == "0":
+        side, channels, classes = fitted.embed.image, fitted.embed.channels, fitted.head.classes
+        print(f"the model is built for {side} px, {channels} channels and {classes} classes", file=sys.stderr)
+    task.check(fitted)
+    return fitted
+
+
+def _recipe(name: str | None) -> dict[str, Any]:
+    if name is None:
+        return {}
+    if name in ("table6", "table6_large"):
+        from manyheads.train.table6 import table6
+
+        return table6("large" if name == "table6_large" else "base").to_dict()
+    return _object(Path(name), "--recipe", "or table6, table6_large")
+
+
+def _task(name: str | None, data: str | None, recipe: str | None) -> dict[str, Any]:
+    if name is None and data is None and recipe in ("table6", "table6_large"):
+        from manyheads import tasks
+        from manyheads.train.table6 import table6_task
+
+        return tasks.to_dict(table6_task())
+    from manyheads.tasks import TASKS
+
+    names = {known.lower(): known for known in TASKS}
+    asked = (name or "images").lower()
+    chosen = {"is": names[asked]} if asked in names else _object(Path(str(name)), "--task", f"or {', '.join(names)}")
+    return chosen | ({} if data is None else {"data": data})
+
+
+def _object(file: Path, option: str, others: str) -> dict[str, Any]:
+    from manyheads.arch.record import read_json
+
+    if not file.is_file():
+        raise UserError(f"{option} {file}: there is no such file; write the name of a file of JSON, {others}")
+    found = read_json(file)
+    if not isinstance(found, dict):
+        raise UserError(f"{option} {file} holds no JSON object; write one with named fields")
+    return found
+
+
+def _basis(steps: int | None, basis: str | None) -> dict[str, Any] | None:
+    if steps is not None and basis is not None:
+        raise UserError(f"--steps {steps} and --basis {basis} are both budgets; write one of them")
+    if basis is None:
+        return None if steps is None else {"kind": "steps", "amount": steps}
+    kind, _, amount = basis.partition("=")
+    try:
+        return {"kind": kind, "amount": float(amount)}
+    except ValueError:
+        raise UserError(f"--basis {basis}: write what is held equal and how much of it, such as epochs=20") from None
+
+
+def _set(settings: list[str], into: dict[str, dict[str, Any]]) -> None:
+    """Write `recipe.clip=0` and the like into the objects they name; fields are checked when these are read."""
+    if not settings:
+        return
+    from manyheads.tasks import TASKS, to_dict
+    from manyheads.train.recipe import Recipe
+
+    kind = TASKS.get(str(into["task"].get("is")))
+    defaults: dict[str, Any] = {"recipe": Recipe().to_dict(), "task": {} if kind is None else to_dict(kind())}
+    for text in settings:
+        path, equals, value = text.partition("=")
+        first, *rest = path.split(".")
+        if not equals or first not in into or not rest:
+            raise UserError(f"--set {text}: write recipe.FIELD=VALUE or task.FIELD=VALUE, such as recipe.clip=0")
+        place, default = into[first], defaults[first]
+        for name in rest[:-1]:
+            default = default.get(name) if isinstance(default, dict) else None
+            place = place.setdefault(name, {} if default is None else default)
+            if not isinstance(place, dict):
+                raise UserError(f"--set {text}: {name} has no fields; write {path.rpartition('.')[0]}=VALUE")
+        try:
+            place[rest[-1]] = json.loads(value)
+        except ValueError:
+            place[rest[-1]] = value  # a word
+
+
+def _estimate(
+    arch: Any, recipe: Any, task: Any, samples: int | None, gpus: int, tflops: float, share: float, parallel: str | None,
+    root: Path | None,
+) -> None:  # fmt: skip
+    from manyheads.report.words import count, duration
+    from manyheads.train.estimate import estimate
+
+    if samples is None and recipe.basis.kind == "epochs":
+        import torch
+
+        samples = task.open(torch.device("cpu"), 0, recipe.batch, root=root).samples
+    kind = cast(Any, parallel or "ddp")
+    found = estimate(arch, recipe, samples=samples, gpus=gpus, device_tflops=tflops, utilisation=share, parallel=kind)
+    rows = [("parameters", millions(found.params))]
+    if found.steps is not None and found.samples is not None and found.flops is not None:
+        rows += [("steps", f"{found.steps:,}"), ("samples", f"{found.samples:,}"), ("FLOPs", count(found.flops))]
+    rows += [
+        ("rows at a time", f"{found.rows} in each of {gpus} GPU{'s' * (gpus > 1)}"),
+        ("memory of a GPU", f"{size(found.memory)} with fused attention, {size(found.memory_unfused)} without"),
+        ("time", f"{duration(found.seconds)}, where a GPU does {share:.0%} of {tflops:g} TFLOPS"),
+    ]
+    for name, value in rows:
+        print(f"{name:16} {value}")

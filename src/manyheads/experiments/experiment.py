@@ -1,0 +1,143 @@
+"""`Experiment`: a question, the arms that answer it, and what would count as an answer; plain data, nothing is run here.
+
+Tasks and recipes are the JSON objects of a run's specification, so that a page about finished runs needs no torch.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+from manyheads.arch.errors import UserError, nearest
+from manyheads.arch.spec import Arch
+from manyheads.runs import RunSpec
+
+Scale = Literal["smoke", "small", "paper"]
+Expect = Literal["no_loss", "more", "less", "differ"]
+SCALES = ("smoke", "small", "paper")
+EXPECTED = ("no_loss", "more", "less", "differ")
+NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.+]*")  # part of a folder's name; the minus sign separates the parts
+
+
+@dataclass(frozen=True)
+class Arm:
+    """One model in a comparison, and where it has to differ from the others, its own fields of task and recipe."""
+
+    name: str
+    arch: Arch
+    note: str = ""
+    task: Mapping[str, Any] = field(default_factory=dict)
+    recipe: Mapping[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        _named("arm", self.name)
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What one scale runs: every arm with every seed, once for each basis. `recipes` has one recipe for each."""
+
+    arms: tuple[Arm, ...]
+    seeds: tuple[int, ...]
+    task: Mapping[str, Any]
+    recipes: Mapping[str, Mapping[str, Any]]
+
+    def __post_init__(self) -> None:
+        for what, given in (("arms", [arm.name for arm in self.arms]), ("seeds", self.seeds), ("recipes", self.recipes)):
+            if not given or len(set(given)) < len(given):
+                raise UserError(f"a setting has {what} {list(given)}; write at least one, and none twice")
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """What is expected of `arm` beside `against`, fixed before anything is run.
+
+    `more` and `less` are about the metric's value, `no_loss` about quality: not worse than `against` by more than `margin`.
+    `differ` expects a difference in either direction, one of at least `margin`. `metric` is a score of the task, empty for
+    its headline, or `log_kappa`: the mean over layers at the last probe. `printed` is the paper's own difference."""
+
+    arm: str
+    against: str
+    expect: Expect
+    margin: float = 0.0
+    claim: str = ""
+    metric: str = ""
+    printed: float | None = None
+
+    def __post_init__(self) -> None:
+        if self.expect not in EXPECTED:
+            raise UserError(f"expect is {self.expect!r}; write one of {', '.join(EXPECTED)}")
+        if self.margin < 0 or (self.expect == "no_loss" and self.margin == 0):
+            raise UserError(f"the margin of {self.arm} against {self.against} is {self.margin}; write a number above 0: "
+                            "what still counts as no loss")
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """One question. `settings` has the scales at which it can be run; `printed` what the paper printed for an arm;
+    `run` the command that runs it, where it has one of its own."""
+
+    name: str
+    title: str
+    question: str
+    settings: Mapping[str, Setting]
+    comparisons: tuple[Comparison, ...] = ()
+    printed: Mapping[str, float] = field(default_factory=dict)
+    run: str = ""
+
+    def __post_init__(self) -> None:
+        _named("experiment", self.name)
+        for scale, setting in self.settings.items():
+            if scale not in SCALES:
+                raise UserError(f"experiment {self.name} has scale {scale!r}; write one of {', '.join(SCALES)}")
+            arms = {arm.name for arm in setting.arms}
+            for pair in self.comparisons:
+                for name in (pair.arm, pair.against):
+                    if name not in arms:
+                        raise UserError(f"experiment {self.name} compares {name!r}, which is no arm at scale {scale}"
+                                        f"{nearest(name, arms)}")
+
+    @property
+    def claims(self) -> tuple[str, ...]:
+        """The claims it decides, each once."""
+        return tuple(dict.fromkeys(pair.claim for pair in self.comparisons if pair.claim))
+
+    def command(self, scale: str) -> str:
+        """What to type to run it."""
+        return self.run or f"manyheads run {self.name} --scale {scale}"
+
+    def setting(self, scale: str) -> Setting:
+        """The setting at `scale`; one that there is not is refused."""
+        if scale not in self.settings:
+            raise UserError(f"experiment {self.name} has no scale {scale!r}; write one of {', '.join(self.settings)}")
+        return self.settings[scale]
+
+
+def specs(experiment: Experiment, scale: str) -> list[RunSpec]:
+    """Every run of an experiment at a scale, seed by seed, so that an interrupted sweep has whole comparisons first."""
+    setting = experiment.setting(scale)
+    several = len(setting.recipes) > 1
+    out = []
+    for seed in setting.seeds:
+        for basis, recipe in setting.recipes.items():
+            for order, arm in enumerate(setting.arms):
+                label = {"experiment": experiment.name, "scale": scale, "arm": arm.name, "order": order, "note": arm.note}
+                if several:
+                    label["basis"] = basis
+                out.append(RunSpec(arm.arch, {**setting.task, **arm.task}, {**recipe, **arm.recipe}, seed, label))
+    return out
+
+
+def folder(root: Path, spec: RunSpec) -> Path:
+    """Where a run of an experiment lives: ROOT/<experiment>-<scale>/<arm>-s<seed>, with its basis where it has one."""
+    label = spec.label
+    parts = [label["arm"], *filter(None, [label.get("basis")]), f"s{spec.seed}"]
+    return root / f"{label['experiment']}-{label['scale']}" / "-".join(parts)
+
+
+def _named(what: str, name: str) -> None:
+    if not NAME.fullmatch(name):
+        raise UserError(f"{what} {name!r}: write letters, digits and underscores, since folders are named after it")

@@ -1,0 +1,113 @@
+"""Run folders sorted into sections: an experiment at a scale on a basis, its arms, their runs; and what cannot be read."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from manyheads.arch.errors import UserError
+from manyheads.arch.spec import Arch
+from manyheads.experiments.experiment import Experiment
+from manyheads.runs import Found, find
+
+from .measured import Measured, measured
+
+SEED = re.compile(r"-s\d+$")
+LAST = 1_000_000  # the order of an arm that has none
+
+
+@dataclass(frozen=True)
+class Trained:
+    """One sound run: where it is, what it is, and what was measured."""
+
+    path: Path
+    state: str
+    seed: int
+    measured: Measured
+    found: Found
+
+
+@dataclass(frozen=True)
+class ArmRuns:
+    """One arm and its runs, in the order of their seeds."""
+
+    name: str
+    note: str
+    arch: Arch
+    order: int
+    runs: list[Trained] = field(default_factory=list)
+
+    @property
+    def done(self) -> list[Trained]:
+        """Those that are finished."""
+        return [run for run in self.runs if run.state == "done"]
+
+    def values(self, metric: str) -> dict[int, float]:
+        """The final value of a metric by seed, finished runs alone. `log_kappa` is that of the last probe."""
+        found = {run.seed: run.measured.final(metric) for run in self.done}
+        return {seed: value for seed, value in found.items() if value is not None}
+
+
+@dataclass(frozen=True)
+class Section:
+    """What belongs in one comparison: the arms of an experiment at a scale on a basis, or runs that belong to none."""
+
+    name: str
+    scale: str
+    basis: str
+    experiment: Experiment | None
+    arms: list[ArmRuns]
+
+    @property
+    def runs(self) -> list[Trained]:
+        """All runs, arm by arm."""
+        return [run for arm in self.arms for run in arm.runs]
+
+    @property
+    def headline(self) -> tuple[str, str]:
+        """The metric that decides, and whether up or down is better."""
+        return next((run.measured.better for run in self.runs if run.measured.better[0]), ("", "up"))
+
+
+@dataclass(frozen=True)
+class Gathered:
+    """Everything below a root."""
+
+    root: Path
+    sections: list[Section]
+    problems: list[Found]
+
+
+def gather(root: Path, experiments: Mapping[str, Experiment]) -> Gathered:
+    """All runs below `root` in their sections; damaged and foreign folders in `problems`."""
+    sections: dict[tuple[str, str, str], dict[tuple[str, str], ArmRuns]] = {}
+    problems: list[Found] = []
+    for found in find(root):
+        if found.problem is not None or found.spec is None:
+            problems.append(found)
+            continue
+        try:
+            run = Trained(found.path, found.state, found.spec.seed, measured(found), found)
+        except UserError as error:
+            problems.append(Found(found.path, "damaged", found.spec, found.status, found.result, str(error)))
+            continue
+        label = found.spec.label
+        key = str(label.get("experiment", "")), str(label.get("scale", "")), str(label.get("basis", ""))
+        arms = sections.setdefault(key, {})
+        one = str(label.get("arm", "")), replace(found.spec, seed=0).id  # runs that differ in their seed alone are one arm
+        if one not in arms:
+            name, order = one[0] or SEED.sub("", found.path.name), label.get("order")
+            if any(arm.name == name for arm in arms.values()):
+                name = f"{name} ({found.path.relative_to(root)})"
+            order = order if isinstance(order, int) else LAST
+            arms[one] = ArmRuns(name, str(label.get("note", "")), found.spec.arch, order)
+        arms[one].runs.append(run)
+    ordered = [Section(*key, experiments.get(key[0]), sorted(arms.values(), key=lambda arm: (arm.order, arm.name)))
+               for key, arms in sorted(sections.items(), key=lambda item: (not item[0][0], item[0]))]  # fmt: skip
+    for section in ordered:
+        for arm in section.arms:
+            arm.runs.sort(key=lambda run: run.seed)
+    return Gathered(root, ordered, problems)
+

@@ -1,0 +1,132 @@
+"""`manyheads train` as a person meets it: alone, resumed, under torchrun, and before anything is run."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from manyheads.cli import main
+from manyheads.runs import Run
+
+SMALL = ("--steps", "6", "--batch", "8", "--set", "task.limit=64", "--set", "task.test_limit=64", "--device", "cpu")
+
+
+def run(*args: str, code: int = 0, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
+    """Run `manyheads train ARGS` in a process of its own."""
+    done = subprocess.run([sys.executable, "-m", "manyheads", "train", *args], capture_output=True, text=True, cwd=cwd)
+    assert done.returncode == code, done.stderr
+    assert "Traceback" not in done.stderr
+    return done
+
+
+def test_the_last_line_is_the_score_and_the_folder(tmp_path: Path) -> None:
+    done = run("demo:lean", *SMALL, "--seed", "3", "--set", "recipe.probe_every=0.5", "--out", "mine", cwd=tmp_path)
+    assert done.stdout.startswith("top1 0.")
+    assert done.stdout.endswith(": mine\n")
+    made = Run.open(tmp_path / "mine")
+    assert (made.state, made.spec.seed, made.spec.task["limit"], made.spec.recipe["batch"]) == ("done", 3, 64, 8)
+    assert {record["step"] for record in made.spectra.read()} == {0, 3, 6}
+    again = run("--resume", "mine", "--quiet", cwd=tmp_path)
+    assert again.stdout == done.stdout
+    assert "mine is finished" in again.stderr
+
+
+def test_a_recipe_and_a_task_come_from_files(tmp_path: Path) -> None:
+    (tmp_path / "recipe.json").write_text(json.dumps({"batch": 4, "basis": {"kind": "samples", "amount": 16}, "lr": 0.01}))
+    (tmp_path / "task.json").write_text(json.dumps({"is": "Images", "limit": 32, "test_limit": 32}))
+    run("demo:split", "--recipe", "recipe.json", "--task", "task.json", "--lr", "0.002", "--device", "cpu", cwd=tmp_path)
+    made = Run.open(tmp_path / "runs" / "demo_split-s0")
+    assert made.result is not None
+    assert (made.result["steps"], made.spec.recipe["lr"], made.spec.task["limit"]) == (4, 0.002, 32)
+
+
+def test_a_model_of_another_size_is_built_for_the_images(tmp_path: Path) -> None:
+    done = run("vit_ti", "--data", "fashion_mnist", "--set", "task.size=32", *SMALL[:-2], "--steps", "1", "--device", "cpu",
+               "--quiet", cwd=tmp_path)  # fmt: skip
+    assert "built for 32 px, 1 channels and 10 classes" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("args", "told"),
+    [
+        ((), "no model was given"),
+        (("demo:leen",), "did you mean lean"),
+        (("vit_x",), "no model is called"),
+        (("demo:lean", "--data", "fashion"), "is no image dataset"),
+        (("demo:lean", "--recipe", "none.json"), "there is no such file"),
+        (("demo:lean", "--set", "recipe.cilp=0"), "did you mean clip"),
+        (("demo:lean", "--set", "clip=0"), "write recipe.FIELD=VALUE"),
+        (("demo:lean", "--set", "recipe.clip.x=0"), "clip has no fields"),
+        (("demo:lean", "--basis", "epochs"), "such as epochs=20"),
+        (("demo:lean", "--basis", "parsecs=12"), "write one of steps"),
+        (("demo:lean", "--basis", "epochs=1", "--steps", "3"), "write one of them"),
+        (("demo:lean", "--resume", "x"), "leave out all that belongs"),
+        (("--resume", "x"), "does not exist"),
+        (("gpt2",), "holds images"),
+        (("vit_ti", "--data", "fashion_mnist"), "16 or 32"),
+    ],
+)
+def test_mistakes_are_one_sentence(
+    args: tuple[str, ...], told: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(SystemExit) as left:
+        main(["train", *args])
+    assert left.value.code == 2
+    error = capsys.readouterr().err
+    assert told in error
+    assert len(error.strip().splitlines()) == 1
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_papers_recipe_is_estimated_for_eight_gpus_without_its_data() -> None:
+    done = run("vit_b", "--recipe", "table6", "--dry-run", "--gpus", "8")
+    values = {line[:16].strip(): line[16:].strip() for line in done.stdout.splitlines()}
+    assert values["parameters"] == "86.57 M"
+    assert values["steps"] == "375,342"  # 300 epochs of 1,281,167 images in batches of 1024
+    assert values["rows at a time"] == "128 in each of 8 GPUs"
+    assert "GB with fused attention" in values["memory of a GPU"]
+    assert " h " in values["time"]
+
+
+def test_a_dry_run_writes_nothing(tmp_path: Path) -> None:
+    run("demo:lean", "--basis", "epochs=2", "--dry-run", cwd=tmp_path)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_sigterm_saves_and_the_same_command_goes_on(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "manyheads", "train", "demo:lean", *SMALL[2:], "--set", "recipe.checkpoint_every=5",
+               "--quiet", "--out", "mine"]  # fmt: skip
+    process = subprocess.Popen([*command, "--steps", "100000"], cwd=tmp_path, stderr=subprocess.PIPE, text=True)
+    deadline = time.monotonic() + 60
+    while not list(tmp_path.glob("mine/checkpoint/*")):
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    process.send_signal(signal.SIGTERM)
+    _, told = process.communicate(timeout=60)
+    assert process.returncode == 143, told
+    assert "goes on from there: mine" in told
+    assert Run.open(tmp_path / "mine").state == "stopped"
+
+
+def test_under_torchrun_two_processes_train_one_run(tmp_path: Path) -> None:
+    args = ["demo:lean", *SMALL, "--out"]
+    run(*args, "one", cwd=tmp_path)
+    done = subprocess.run(
+        [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node=2", "--master-port=0", "--rdzv-backend=c10d",
+         "--rdzv-endpoint=localhost:0", "-m", "manyheads", "train", *args, "two"],
+        cwd=tmp_path, capture_output=True, text=True, env=os.environ | {"OMP_NUM_THREADS": "1"},
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("top1") == 1  # one process speaks
+    one, two = (Run.open(tmp_path / name).metrics.read() for name in ("one", "two"))
+    assert [record["kind"] for record in one] == [record["kind"] for record in two]
+    assert one[-1]["loss"] == pytest.approx(two[-1]["loss"], rel=1e-4)
+    assert Run.open(tmp_path / "two").result["machine"]["processes"] == 2  # type: ignore[index]

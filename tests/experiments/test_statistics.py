@@ -1,0 +1,71 @@
+"""Intervals are Student's, checked against published tables, SciPy and made-up data with a known answer."""
+
+from __future__ import annotations
+
+import math
+import random
+
+import pytest
+from scipy import stats
+
+from manyheads.experiments.statistics import effect, mean, spread, student
+
+
+@pytest.mark.parametrize(("freedom", "t"), [(1, 12.706), (2, 4.303), (4, 2.776), (9, 2.262), (30, 2.042)])
+def test_the_quantile_is_the_one_in_the_tables(freedom: float, t: float) -> None:
+    assert student(0.95, freedom) == pytest.approx(t, abs=5e-4)
+
+
+@pytest.mark.parametrize("level", [0.5, 0.9, 0.95, 0.999])
+@pytest.mark.parametrize("freedom", [1.0, 1.7, 2.0, 3.3, 10.0, 250.0])
+def test_the_quantile_agrees_with_scipy(level: float, freedom: float) -> None:
+    assert student(level, freedom) == pytest.approx(float(stats.t.ppf((1 + level) / 2, freedom)), rel=1e-9)
+
+
+def test_spread_is_that_of_a_sample() -> None:
+    assert spread([1.0, 3.0]) == pytest.approx(math.sqrt(2))
+    assert spread([5.0]) == 0.0
+    assert mean([1.0, 2.0, 6.0]) == 3.0
+
+
+def test_seeds_that_both_arms_share_are_paired() -> None:
+    arm, against = {0: 0.61, 1: 0.72, 2: 0.83}, {0: 0.60, 1: 0.70, 2: 0.80}
+    found = effect(arm, against)
+    expected = stats.ttest_rel(list(arm.values()), list(against.values())).confidence_interval(0.95)
+    assert found.paired
+    assert found.seeds == 3
+    assert (found.low, found.high) == pytest.approx((expected.low, expected.high))
+    apart = effect(arm, {seed + 9: value for seed, value in against.items()})
+    assert not apart.paired
+    assert apart.high - apart.low > 5 * (found.high - found.low)  # what a seed does to both arms cancels only in pairs
+
+
+def test_other_seeds_give_welchs_interval() -> None:
+    arm, against = {0: 0.5, 1: 0.7, 2: 0.6}, {5: 0.2, 6: 0.9, 7: 0.4, 8: 0.5}
+    expected = stats.ttest_ind(list(arm.values()), list(against.values()), equal_var=False).confidence_interval(0.95)
+    found = effect(arm, against)
+    assert (found.low, found.high) == pytest.approx((expected.low, expected.high))
+
+
+def test_one_seed_has_no_interval() -> None:
+    found = effect({0: 0.9}, {0: 0.1})
+    assert found.low == -math.inf
+    assert found.high == math.inf
+
+
+def test_arms_are_apart_only_where_no_seeds_overlap() -> None:
+    assert effect({0: 0.9, 1: 0.8}, {0: 0.7, 1: 0.6}).apart
+    assert not effect({0: 0.9, 1: 0.65}, {0: 0.7, 1: 0.6}).apart
+
+
+@pytest.mark.parametrize("seeds", [2, 3, 5])
+def test_the_interval_covers_the_truth_as_often_as_it_says(seeds: int) -> None:
+    chance = random.Random(7)
+    trials, truth, covered = 2000, 0.3, 0
+    for _ in range(trials):
+        shared = [chance.gauss(0, 2) for _ in range(seeds)]
+        arm = {i: x + truth + chance.gauss(0, 1) for i, x in enumerate(shared)}
+        against = {i: x + chance.gauss(0, 1) for i, x in enumerate(shared)}
+        found = effect(arm, against)
+        covered += found.low <= truth <= found.high
+    assert covered / trials == pytest.approx(0.95, abs=0.02)

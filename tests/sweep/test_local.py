@@ -1,0 +1,177 @@
+"""A sweep does every run once, whatever is killed on the way, and hides no failure."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from manyheads.arch.errors import UserError
+from manyheads.runs import Run, RunSpec
+from manyheads.sweep.job import Job
+from manyheads.sweep.local import run
+from manyheads.sweep.view import Nobody, progress
+
+from .tiny import jobs, tiny
+
+LONG = 100_000  # steps: never finished in a test
+
+
+def measurements(path: Path) -> tuple[bytes, bytes]:
+    """What two equal runs have equal to the bit."""
+    return (path / "metrics.jsonl").read_bytes(), (path / "spectra.jsonl").read_bytes()
+
+
+def wait_for(true: Callable[[], bool], seconds: float = 60.0) -> None:
+    """Wait until something is so."""
+    deadline = time.monotonic() + seconds
+    while not true():
+        assert time.monotonic() < deadline, "it never came to be so"
+        time.sleep(0.02)
+
+
+def begun(job: Job, step: int = 6) -> bool:
+    """Whether a run has a checkpoint."""
+    return any((job.path / "checkpoint").glob("*")) and ((Run.open(job.path).status or {}).get("step") or 0) >= step
+
+
+def test_workers_and_this_process_give_the_same_numbers_to_the_bit(tmp_path: Path) -> None:
+    import torch
+
+    here, there = jobs(tmp_path / "here", tiny()), jobs(tmp_path / "there", tiny())
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        assert [outcome.fate for outcome in run(here, device="cpu", look=Nobody())] == ["done", "done"]
+    finally:
+        torch.set_num_threads(threads)
+    assert [outcome.fate for outcome in run(there, workers=2, device="cpu", look=Nobody())] == ["done", "done"]
+    for one, other in zip(here, there, strict=True):
+        assert measurements(one.path) == measurements(other.path)
+        assert Run.open(one.path).id == Run.open(other.path).id
+
+
+def test_finished_runs_are_skipped_and_left_as_they_are(tmp_path: Path) -> None:
+    wanted = jobs(tmp_path, tiny())
+    run(wanted[:1], workers=1, device="cpu", look=Nobody())
+    before = {file: file.read_bytes() for file in wanted[0].path.rglob("*") if file.is_file()}
+    outcomes = run(wanted, workers=2, device="cpu", look=Nobody())
+    assert [outcome.fate for outcome in outcomes] == ["skipped", "done"]
+    assert {file: file.read_bytes() for file in wanted[0].path.rglob("*") if file.is_file()} == before
+
+
+def test_a_failed_run_stops_no_other_and_is_told(tmp_path: Path) -> None:
+    wanted = jobs(tmp_path, tiny())
+    spec = wanted[0].spec
+    wild = RunSpec(spec.arch, spec.task, spec.recipe | {"lr": 1e6, "clip": 0.0, "explode": 2.0}, 0)
+    nowhere = {"is": "Images", "data": "fashion_mnist_full"}
+    lost = RunSpec(spec.arch, nowhere, spec.recipe, 0)
+    outcomes = run([Job(tmp_path / "wild", wild), Job(tmp_path / "lost", lost), wanted[1]], workers=1, device="cpu",
+                   root=tmp_path, look=Nobody())  # fmt: skip
+    assert [outcome.fate for outcome in outcomes] == ["failed", "failed", "done"]
+    assert "loss of step" in outcomes[0].message
+    assert Run.open(tmp_path / "wild").state == "failed"
+    assert "Fashion-MNIST is not at" in outcomes[1].message
+    assert outcomes[0].message in (tmp_path / "wild" / "log.txt").read_text()
+
+
+def test_a_worker_killed_with_minus_9_is_replaced_and_its_run_ends_as_if_nothing_had_been(tmp_path: Path) -> None:
+    quiet = jobs(tmp_path / "quiet", tiny(200, arms=1, checkpoint_every=40))
+    run(quiet, workers=1, device="cpu", look=Nobody())
+    killed = jobs(tmp_path / "killed", tiny(200, arms=1, checkpoint_every=40))
+    deaths: list[int] = []
+
+    def kill() -> None:
+        wait_for(lambda: begun(killed[0]))
+        pid = json.loads((killed[0].path / "lock").read_text())["pid"]
+        os.kill(pid, signal.SIGKILL)
+        deaths.append(pid)
+
+    killer = threading.Thread(target=kill)
+    killer.start()
+    outcomes = run(killed, workers=1, device="cpu", look=Nobody())
+    killer.join()
+    assert len(deaths) == 1
+    assert [outcome.fate for outcome in outcomes] == ["done"]
+    assert measurements(killed[0].path) == measurements(quiet[0].path)
+    assert "going on from step" in (killed[0].path / "log.txt").read_text()
+
+
+SWEEP = """
+import sys
+from pathlib import Path
+from manyheads.sweep.local import Interrupted, run
+from tests.sweep.tiny import jobs, tiny
+try:
+    run(jobs(Path(sys.argv[1]), tiny(int(sys.argv[2]))), workers=2, device="cpu")
+except Interrupted as stop:
+    print(stop, file=sys.stderr)
+    sys.exit(stop.code)
+"""
+
+
+def start(root: Path, steps: int) -> subprocess.Popen[str]:
+    """A sweep in a process of its own."""
+    top = Path(__file__).resolve().parents[2]
+    env = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, [str(top), os.environ.get("PYTHONPATH", "")]))}
+    command = [sys.executable, "-c", SWEEP, str(root), str(steps)]
+    return subprocess.Popen(command, text=True, stderr=subprocess.PIPE, env=env)
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_asked_to_stop_it_saves_every_run_and_says_how_to_go_on(tmp_path: Path, number: int, code: int) -> None:
+    sweep = start(tmp_path, LONG)
+    wanted = jobs(tmp_path, tiny(LONG))
+    wait_for(lambda: all(job.path.exists() and begun(job) for job in wanted))
+    sweep.send_signal(number)
+    _, told = sweep.communicate(timeout=60)
+    assert sweep.returncode == code, told
+    assert "the same command goes on" in told
+    assert [Run.open(job.path).state for job in wanted] == ["stopped", "stopped"]
+
+
+def test_workers_of_a_killed_sweep_save_and_stop(tmp_path: Path) -> None:
+    sweep = start(tmp_path, LONG)
+    wanted = jobs(tmp_path, tiny(LONG))
+    wait_for(lambda: all(job.path.exists() and begun(job) for job in wanted))
+    sweep.kill()
+    sweep.communicate(timeout=60)
+    wait_for(lambda: [Run.open(job.path).state for job in wanted] == ["stopped", "stopped"])
+    assert all((Run.open(job.path).status or {})["state"] == "stopped" for job in wanted)  # saved, and not cut off
+
+
+def test_mistakes_are_told_before_the_first_run_starts(tmp_path: Path) -> None:
+    wanted = jobs(tmp_path, tiny())
+    with pytest.raises(UserError, match="two runs"):
+        run([wanted[0], replace(wanted[1], path=wanted[0].path)], look=Nobody())
+    with pytest.raises(UserError, match="workers"):
+        run(wanted, workers=-1, look=Nobody())
+    Run.create(wanted[1].path, wanted[0].spec)
+    with pytest.raises(UserError, match="holds another run"):
+        run(wanted, look=Nobody())
+    assert Run.open(wanted[0].path).state == "new"
+
+
+def test_a_run_that_another_process_holds_is_reported_and_not_trained_twice(tmp_path: Path) -> None:
+    wanted = jobs(tmp_path, tiny(arms=1))
+    with Run.create(wanted[0].path, wanted[0].spec).locked():
+        outcomes = run(wanted, workers=1, device="cpu", look=Nobody())
+    assert outcomes[0].fate == "failed"
+    assert f"process {os.getpid()}" in outcomes[0].message
+
+
+def test_progress_is_read_from_the_status_alone(tmp_path: Path) -> None:
+    job = jobs(tmp_path, tiny(arms=1))[0]
+    made = Run.create(job.path, job.spec)
+    assert progress(job) == (0.0, "")
+    made.write_status(state="running", step=3, total=12, progress=0.25)
+    assert progress(job) == (0.25, "step 3/12")
