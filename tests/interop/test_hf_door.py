@@ -112,6 +112,25 @@ def test_the_trainer_trains(name: str, tmp_path: Path) -> None:
     assert all(torch.equal(a, b.cpu()) for a, b in zip(again.parameters(), model.parameters(), strict=True))
 
 
+@pytest.mark.parametrize("name", ["gpt2", "bert", "vit", "nystromformer"])
+def test_accumulated_gradients_are_those_of_the_whole_batch(name: str, tmp_path: Path) -> None:
+    pytest.importorskip("accelerate", reason="the Trainer needs accelerate")
+    arch, told = ORIGINALS[name], []
+    batch = given(arch)
+    rows = [{key: value[i % 2] for key, value in batch.items()} for i in range(8)]
+    for size, parts in ((8, 1), (2, 4)):
+        torch.manual_seed(0)
+        model = auto(arch).from_config(door.ManyheadsConfig(arch=arch))
+        settings = transformers.TrainingArguments(
+            str(tmp_path), max_steps=1, per_device_train_batch_size=size, gradient_accumulation_steps=parts, report_to=[],
+            use_cpu=True, logging_steps=1, save_strategy="no", remove_unused_columns=False, disable_tqdm=True,
+        )  # fmt: skip
+        trainer = transformers.Trainer(model, settings, train_dataset=rows)
+        trainer.train()
+        told.append([trainer.state.log_history[0][key] for key in ("loss", "grad_norm")])
+    assert told[0] == pytest.approx(told[1], rel=1e-3)
+
+
 def test_initial_weights_are_the_familys_own() -> None:
     """Not the library's default draw: GPT-2 scales what writes into the stream by depth."""
     torch.manual_seed(0)

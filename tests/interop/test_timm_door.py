@@ -147,3 +147,21 @@ def test_what_cannot_be_honoured_is_refused(given: dict, says: str) -> None:
 def test_no_weights_are_promised() -> None:
     with pytest.raises(RuntimeError, match="No pretrained weights"):
         timm.create_model("manyheads_vit_ti", pretrained=True)
+
+
+@pytest.mark.parametrize("name", ["vit_ti", "deit_ti", "xcit_s12", "tnt_s", "volo_d1", "davit_t"])
+def test_layers_get_rates_of_their_own(name: str) -> None:
+    from timm.optim import create_optimizer_v2
+
+    with torch.device("meta"):
+        model = timm.create_model(f"manyheads_{name}")
+    groups = create_optimizer_v2(model, opt="adamw", lr=1e-3, layer_decay=0.75).param_groups
+    assert len({round(group["lr_scale"], 6) for group in groups}) > 3
+
+
+def test_a_distilled_model_in_training_gives_one_row_an_image_unless_asked_for_both() -> None:
+    model = timm.create_model("manyheads_deit_ti_distilled", num_classes=5).train()
+    images = torch.randn(2, 3, 224, 224)
+    assert model(images).shape == (2, 5)
+    model.set_distilled_training()
+    assert model(images).shape == (2, 2, 5)

@@ -77,5 +77,5 @@ def test_grouped_queries_need_softmax_and_one_stage() -> None:
         plan(zoo.get("xcit_s12"), Budget(params=0.5), Limits(kv_heads=2))
     with pytest.raises(UserError, match="flat models only"):
         plan(zoo.get("davit_t"), Budget(params=0.9), Limits(kv_heads="any"))
-    with pytest.raises(UserError, match="stages of attention"):
+    with pytest.raises(UserError, match="judge a redesign of the original"):
         plan(zoo.get("vit_b"), Budget(params=0.5)).judge(zoo.get("davit_t"))

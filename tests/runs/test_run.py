@@ -94,6 +94,16 @@ def test_creating_again_opens_and_another_run_is_refused_by_field(run: Run) -> N
         Run.create(run.path, spec(1))
 
 
+def test_a_mistake_that_trained_nothing_does_not_block_its_correction(run: Run) -> None:
+    run.write_status(state="failed", message="batch does not split")
+    corrected = Run.create(run.path, spec(lr=2e-3))
+    assert (corrected.spec.recipe["lr"], corrected.state) == (2e-3, "new")
+    corrected.metrics.append({"step": 1})
+    corrected.write_status(state="failed", message="diverged")
+    with pytest.raises(UserError, match="holds another run"):
+        Run.create(run.path, spec())
+
+
 def test_a_folder_with_other_things_in_it_does_not_become_a_run(tmp_path: Path) -> None:
     (tmp_path / "thesis.tex").write_text("years of work")
     with pytest.raises(UserError, match=r"holds thesis.tex and no spec.json"):

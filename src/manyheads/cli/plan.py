@@ -97,7 +97,7 @@ def plan(
         from manyheads.interop.emit import emit as emitted
 
         report["emitted"] = emitted(chosen.arch, emit, to, model)
-    if measure:
+    if measure > 0:
         report["measured"] = _measure(found, measure, device)
     if plot is not None:
         from .plan_figure import draw

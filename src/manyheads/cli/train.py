@@ -41,9 +41,9 @@ def train(
     tflops: Annotated[float, typer.Option(help="What one GPU of a dry run can do (default: an A100 in TF32).")] = 156.0,
     utilisation: Annotated[float, typer.Option(help="What share of it a dry run reaches.")] = 0.4,
 ) -> None:  # fmt: skip
-    """Train a model; stopped or killed, the same command goes on to the bit."""
+    """Train a model; stopped or killed, the same command goes on where it was."""
     if resume is not None:
-        others = (model, task, data, recipe, steps, basis, batch, lr, settings, out)
+        others = (model, task, data, recipe, steps, basis, batch, lr, settings, out, dry_run or None, seed or None)
         if any(value is not None for value in others):
             raise UserError(f"--resume {resume} holds its own model, task and recipe; leave out all that belongs to them")
         from manyheads.runs import Run
@@ -187,7 +187,8 @@ def _set(settings: list[str], into: dict[str, dict[str, Any]]) -> None:
             default = default.get(name) if isinstance(default, dict) else None
             place = place.setdefault(name, {} if default is None else default)
             if not isinstance(place, dict):
-                raise UserError(f"--set {text}: {name} has no fields; write {path.rpartition('.')[0]}=VALUE")
+                raise UserError(f"--set {text}: {name} holds no record; write the whole of it, such as "
+                                f'{path.rpartition(".")[0]}={{"is": ..., "{rest[-1]}": {value}}}')
         try:
             place[rest[-1]] = json.loads(value)
         except ValueError:

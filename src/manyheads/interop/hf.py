@@ -162,6 +162,7 @@ class ManyheadsForImageClassification(ManyheadsPreTrained):
     """Classes of images. A distilled model's two classifiers both learn the labels."""
 
     heads = (Classify,)
+    accepts_loss_kwargs = False  # the loss is a mean over this batch: the Trainer divides by its accumulation steps
 
     def forward(self, pixel_values: Tensor, labels: Tensor | None = None, **_: Any) -> Any:
         logits = self.model(pixel_values)
@@ -173,6 +174,7 @@ class ManyheadsForSequenceClassification(ManyheadsPreTrained):
     """Classes of texts. A record with a masked-language head gets BERT's pooler and classifier in its place."""
 
     heads = (Classify,)
+    accepts_loss_kwargs = False
 
     def headed(self, arch: Arch) -> Arch:
         """`arch`, a masked-language head exchanged for a classifier on the first token."""

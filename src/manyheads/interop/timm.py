@@ -47,6 +47,7 @@ class Door(nn.Module):
     features: Any
     num_classes: int
     num_features: int
+    distilled_training = False
 
     def forward_features(self, x: Tensor) -> Tensor:
         """Tokens after the last layer, before the head's norm."""
@@ -55,7 +56,8 @@ class Door(nn.Module):
     def forward_head(self, x: Tensor, pre_logits: bool = False) -> Tensor:
         """Classes from tokens; with `pre_logits`, or without classes, what the classifier would read."""
         if self.num_classes and not pre_logits:
-            return self.head(x)
+            logits: Tensor = self.head(x)  # a distilled head in training gives both classifiers' logits
+            return logits if logits.ndim == 2 or self.distilled_training else logits.mean(dim=0)
         head, spec = self.head, self.head.spec
         x = x if spec.norm_last else head.norm(x)
         pooled: Tensor = head.pool(x)
@@ -64,6 +66,10 @@ class Door(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         return self.forward_head(self.forward_features(x))
+
+    def set_distilled_training(self, enable: bool = True) -> None:
+        """Whether a distilled model in training gives both classifiers' logits, stacked, or their mean."""
+        self.distilled_training = enable
 
     def get_classifier(self) -> nn.Module:
         """The last linear map."""
@@ -98,7 +104,9 @@ class Door(nn.Module):
 
     def group_matcher(self, coarse: bool = False) -> dict[str, Any]:
         """Layers for layer-wise rates: the embedding, then every block."""
-        return {"stem": r"^embed|^class_token", "blocks": r"^(?:stages\.(\d+)\.)?(?:class_)?blocks\.(\d+)"}
+        last = (99_999,)  # class attention comes after every other block
+        blocks = [(r"^stages\.(\d+)\.blocks\.(\d+)", None), (r"^blocks\.(\d+)", None), (r"^class_blocks\.(\d+)", last)]
+        return {"stem": r"^embed|^class_token", "blocks": blocks}
 
     def set_grad_checkpointing(self, enable: bool = True) -> None:
         """Not offered: refused rather than ignored."""
@@ -172,7 +180,8 @@ def _fitted(state: Mapping[str, Tensor], model: nn.Module) -> dict[str, Tensor]:
     """Weights for this image size: learned positions are interpolated."""
     arch = model.arch
     assert isinstance(arch, Arch)
-    for image in range(8, 1025, 8):  # the size that the weights were saved for is the one whose positions they have
+    step = arch.embed.patch if isinstance(arch.embed, Patch) else 8
+    for image in range(step, 1025, step):  # the size that the weights were saved for is the one whose positions they have
         try:
             before = at_image(arch, image)
         except UserError:

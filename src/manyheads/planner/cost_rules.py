@@ -91,7 +91,7 @@ def _long_words(facts: Facts, i: int) -> Said:
     stage = facts.stages[0]
     share = float(stage.depth[i] * stage.inner[i] / (stage.depth0 * stage.inner0))
     words = (f"{stage.sites[0].rows} tokens are long for width {stage.width}: attention between tokens, depth x inner, is "
-             f"most of its work, and {share:.2f} of that is left")
+             f"what grows with length, and {share:.2f} of that is left")
     return words, {"attention_ratio": share}
 
 

@@ -42,7 +42,11 @@ def measure(archs: Sequence[Arch], *, batch: int | None = None, device: str | No
     Without `train` only latency is measured. `tick` is told what is being done."""
     import torch
 
-    where = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
+    try:
+        where = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
+        torch.empty(1, device=where)
+    except (RuntimeError, AssertionError) as error:
+        raise UserError(f"--device {device} cannot be used: {str(error).splitlines()[0]}") from None
     size = batch or (32 if where.type == "cuda" else 4)
     _room(archs, where)
     machine = torch.cuda.get_device_name(where) if where.type == "cuda" else f"CPU, {torch.get_num_threads()} threads"

@@ -111,9 +111,7 @@ class Plan:
 
     def judge(self, arch: Arch) -> Design:
         """Any redesign of the original by the same rules, whether it fits or not."""
-        if len(editable(arch)) != len(editable(self.original.arch)):
-            raise UserError(f"this design has {len(editable(arch))} stages of attention and the original "
-                            f"{len(editable(self.original.arch))}; judge a redesign of it")
+        _insist_on_redesign(self.original.arch, arch)
         return _design(self.original.arch, self.use.of(arch), use=self.use, latency=self.latency, caps=self.caps,
                        measured=self.probed)
 
@@ -158,6 +156,8 @@ def plan(
     start = time.perf_counter()
     if top < 1:
         raise UserError(f"top is {top}; write a whole number from 1 up")
+    if examples is not None and not 0 < examples < float("inf"):
+        raise UserError(f"examples is {examples}; write how many training would see, a number above 0")
     use = Use(tokens, image, batch, precision, fused, rest, examples)
     original = use.of(arch)
     measured = () if probe is None else probes.read(probe, original)
@@ -171,9 +171,10 @@ def plan(
     chosen, front = _rank(found.space, spots, numbers, top)
     judged = partial(_design, original, use=use, latency=known, caps=caps, measured=measured)
     closest = judged(found.space.arch(*found.nearest)) if found.fitting == 0 else None
+    asked = tuple(judged(use.of(_insist_on_redesign(arch, one))) for one in also)
     return Plan(
         judged(original), caps, use, limits, tuple(judged(found.space.arch(*at)) for at in chosen),
-        tuple(judged(use.of(one)) for one in also), front, found.space.size, found.fitting, time.perf_counter() - start,
+        asked, front, found.space.size, found.fitting, time.perf_counter() - start,
         closest, found.least, found.space, spots, known, measured,
     )  # fmt: skip
 
@@ -221,3 +222,12 @@ def _rank(where: Space, spots: Spots, numbers: Facts, top: int) -> tuple[list[tu
     ranks = {int(i): rank for rank, i in enumerate(order)}
     listed = sorted([*distinct, *others[: top - len(distinct)]], key=lambda i: ranks[i])
     return [(int(depth[i]), int(attention[i]), int(mlp[i])) for i in listed], front
+
+
+def _insist_on_redesign(original: Arch, arch: Arch) -> Arch:
+    """`arch`, where it is the original with other depth, heads or MLP; any other model is refused."""
+    shapes = [(one.family, len(editable(one)), tuple(stage.width for stage in one.stages)) for one in (original, arch)]
+    if shapes[0] != shapes[1]:
+        told = [f"{family} of {stages} stages, widths {', '.join(map(str, widths))}" for family, stages, widths in shapes]
+        raise UserError(f"this design is a {told[1]} and the original a {told[0]}; judge a redesign of the original")
+    return arch

@@ -18,7 +18,7 @@ from .lines import Lines
 from .lock import PATIENCE, Busy, Lock
 from .plain import plain
 from .spec import RunSpec, differences
-from .state import LOCK, RESULT, SPEC, STATUS, read_result, read_spec, read_status, state
+from .state import LOCK, RESULT, SPEC, STATUS, WORK, read_result, read_spec, read_status, state
 
 STATES = ("running", "stopped", "failed")  # what a writer may say; new and done follow from what is there
 STAMPED = ("schema", "updated")
@@ -58,12 +58,16 @@ class Run:
                 continue
             try:
                 if not os.path.exists(path / SPEC):
-                    data = spec.to_dict()
-                    replace(path / SPEC, dump({"schema": data.pop("schema"), "id": spec.id} | data))
+                    _write_spec(path, spec)
                     sync_folder(path.parent)
             finally:
                 lock.release()
         run = cls.open(path)
+        if run.spec.id != spec.id and run.state == "failed" and not any(os.path.lexists(path / name) for name in WORK):
+            with run.locked():  # it failed before its first step; what is given now is perhaps that mistake corrected
+                _write_spec(path, spec)
+                (path / STATUS).unlink(missing_ok=True)
+            run = cls.open(path)
         if run.spec.id != spec.id:
             found = list(differences(run.spec.to_dict() | {"label": {}}, spec.to_dict() | {"label": {}}))
             more = f" and {len(found) - 2} more" if len(found) > 2 else ""
@@ -140,6 +144,11 @@ class Run:
             if os.path.exists(self.path / RESULT):
                 raise UserError(f"{self.path} is finished, and a finished run is never rewritten; give a new folder")
             yield
+
+
+def _write_spec(path: Path, spec: RunSpec) -> None:
+    data = spec.to_dict()
+    replace(path / SPEC, dump({"schema": data.pop("schema"), "id": spec.id} | data))
 
 
 def _refuse_foreign(path: Path) -> None:

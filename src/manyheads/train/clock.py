@@ -30,6 +30,8 @@ class Clock:
         try:
             yield
         finally:
+            if self.device.type == "cuda":
+                torch.cuda.synchronize(self.device)
             self._since = time.monotonic()
 
     def pace(self) -> None:

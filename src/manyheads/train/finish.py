@@ -65,6 +65,7 @@ def result(
         **units,
         "flops": samples * training_flops(arch),
         "params": params(arch).total,
+        "non_embedding": params(arch).non_embedding,
         "averaged": bool(recipe.ema),
         "machine": machine(recipe, ranks),
         "timing": {"seconds": seconds, "rate": samples * work.per_sample / max(seconds, 1e-9), "unit": f"{work.unit}/s",

@@ -42,7 +42,7 @@ class Losses:
         values = (self.ranks.sum(self.kept.clone()) / self.ranks.world).tolist()
         found = [(index, values[index % self.every]) for index in range(self.read_to, step)]
         for index, loss in found:
-            if not loss <= self.limit:  # NaN is not
+            if not (math.isfinite(loss) and loss <= self.limit):
                 raise Diverged(index, loss, self.limit, lr)
         return math.fsum(loss for _, loss in found) / len(found)
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +20,7 @@ from manyheads.conditioning.monitor import Reading
 from manyheads.conditioning.probe import probe
 from manyheads.runs import Run
 from manyheads.tasks import Work
+from manyheads.tasks.measurement import Measurement
 
 from . import checkpoint
 from .average import Average
@@ -28,6 +29,7 @@ from .clock import Clock
 from .evaluate import evaluate
 from .finish import result, save_model
 from .guard import Diverged, Losses
+from .measured import measured
 from .memory import explained
 from .optimizer import adamw, set_lr
 from .parallel import Parallel, Ranks, joined
@@ -40,6 +42,7 @@ from .step import make_step, numerics, uses_half
 from .stop import Asked, Stopped, listening
 
 STATUS_EVERY = 2.0  # seconds
+COLD = 5  # steps of a process that compile and record: no measure of a model's speed, so the clock stands still
 TOLERATED = 0.05  # of the time, waiting for data
 
 
@@ -56,6 +59,9 @@ def train(
     recipe = Recipe.from_dict(run.spec.recipe)
     task = tasks.from_dict(run.spec.task)
     task.check(run.spec.arch)
+    if isinstance(task, Measurement):
+        with joined("none", device) as ranks, held(run, ranks):
+            return measured(run, task, ranks)
     with joined(parallel, device) as ranks, held(run, ranks), listening() as asked, numerics(recipe, ranks.device):
         ranks.check(recipe.batch, recipe.accumulate)
         with explained(run.spec.arch, recipe, ranks):
@@ -107,6 +113,7 @@ class Session:
         self.step = make_step(model, work, self.state.optimizer, recipe, ranks, run.spec.seed, average)
         self.half = uses_half(recipe, ranks.device)
         self.lr = 0.0
+        self.cold = COLD if ranks.device.type == "cuda" else 0
         self.numbers: dict[str, float] = {}  # the latest, for people
         self.probing = work.probe_batch(recipe.probe_samples) if recipe.probe_every else None
         self.began, self.since, self.status_at = self.elapsed, (self.state.step, self.elapsed), 0.0
@@ -142,10 +149,11 @@ class Session:
         now = self.budget.now(state.step, self.elapsed)
         self.lr = recipe.lr * factor(recipe.schedule, now)
         set_lr(state.optimizer, self.lr, beta1(recipe.schedule, now))
-        state.losses.put(state.step, self.step(state.step))
+        with self.clock.stopped() if self.cold else nullcontext():
+            state.losses.put(state.step, self.step(state.step))
         state.step += 1
-        if self.budget.steps is None:
-            self.clock.pace()
+        self.cold = max(0, self.cold - 1)
+        self.clock.pace()
 
     def read_clock(self) -> float:
         """The elapsed seconds; where they decide anything, by the first process's clock in all processes."""
@@ -193,7 +201,9 @@ class Session:
         if self.probing is None or not (self.ranks.first or self.ranks.kind == "fsdp"):
             return
         with self.clock.stopped():
-            reading = Reading(self.state.step, probe(self.state.model, self.probing))
+            sites = probe(self.state.model, self.probing, detail=self.recipe.probe_detail,
+                          jacobian=self.recipe.probe_jacobian)  # fmt: skip
+            reading = Reading(self.state.step, sites)
             for record in reading.records():
                 self.run_line("spectra", record)
             self.watch.record(self.state.step, reading.scalars())
@@ -202,6 +212,7 @@ class Session:
         """A checkpoint, unless what it would hold has gone wrong."""
         with self.clock.stopped():
             self.mean_loss()
+            self.elapsed = max(self.elapsed, self.clock.counted)
             self.state.save(self.elapsed)
 
     def write(self, record: dict[str, Any], step: int | None = None) -> None:

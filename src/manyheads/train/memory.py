@@ -62,10 +62,11 @@ def advice(arch: Arch, recipe: Recipe, room: float, ranks: Ranks) -> str:
     if fits < 1:
         return f"{told}, and neither do the weights, gradients and moments; write parallel=fsdp on more GPUs"
     fits = min(fits, rows // 2)  # the formula may be too hopeful, and what was tried did not fit
-    parts = next((n for n in range(1, recipe.batch + 1) if recipe.batch % (n * ranks.world) == 0
-                  and recipe.batch // (n * ranks.world) <= max(1, fits)), recipe.batch)  # fmt: skip
-    return (f"{told}; by the memory formula {max(1, fits)} do: write accumulate={parts}, which gives the same training, or "
-            f"batch={max(1, fits) * pieces}")
+    fits = max(2, fits - fits % 2)  # rows come in pairs, which mixing mixes
+    ways = [n for n in range(1, recipe.batch + 1) if recipe.batch % (2 * n * ranks.world) == 0]
+    parts = next((n for n in ways if recipe.batch // (n * ranks.world) <= fits), None)
+    same = "" if parts is None else f"accumulate={parts}, which gives the same training but for batch norms, or "
+    return f"{told}; by the memory formula {fits} do: write {same}batch={fits * pieces}"
 
 
 def _host_memory() -> float:

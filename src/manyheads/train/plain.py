@@ -12,8 +12,13 @@ T = TypeVar("T")
 
 
 def to_dict(record: Any) -> dict[str, Any]:
-    """`record` and the records inside it as plain JSON values, fields in their order."""
-    return {field.name: _plain(getattr(record, field.name)) for field in fields(record)}
+    """`record` and the records inside it as plain JSON values, fields in their order.
+
+    A field marked `later` was added when run folders already existed: at its default it is left out, so that what was
+    written before it and what is written now are the same run."""
+    shown = {field.name: getattr(record, field.name) for field in fields(record)
+             if not (field.metadata.get("later") and getattr(record, field.name) == field.default)}  # fmt: skip
+    return {name: _plain(value) for name, value in shown.items()}
 
 
 def _plain(value: Any) -> Any:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from manyheads.arch.errors import UserError
@@ -22,7 +22,8 @@ BASES = ("steps", "samples", "tokens", "flops", "seconds", "epochs")
 @dataclass(frozen=True)
 class Basis:
     """The budget of a run, in what is held equal between arms. `samples` are images or sequences; `flops` those of
-    training by `arch.flops`; `seconds` those of training steps, evaluations, probes and checkpoints left out."""
+    training by `arch.flops`; `seconds` those of training steps, with evaluations, probes, checkpoints and, on a GPU, the
+    first steps of a process left out, which compile and record."""
 
     kind: BasisKind
     amount: float
@@ -47,8 +48,9 @@ class Recipe:
     what is faster and not bit-equal on a GPU.
 
     A cadence is a number of steps from 1 on, a fraction of the run below 1 (0.1: ten times), and 0 for never; evaluation
-    happens at the end in any case, the probe also at step 0 and at the end. Training stops where the loss is not finite,
-    or above `explode` times that of a constant guess (0: no such limit)."""
+    happens at the end in any case, the probe also at step 0 and at the end; `probe_detail` and `probe_jacobian` have it
+    look closer (`conditioning.probe`), which takes longer. Training stops where the loss is not finite, or above
+    `explode` times that of a constant guess (0: no such limit)."""
 
     batch: int = 128
     basis: Basis = Basis("steps", 1000)
@@ -71,6 +73,8 @@ class Recipe:
     evaluate_every: float = 0.1
     probe_every: float = 0.0
     probe_samples: int = 8
+    probe_detail: bool = field(default=False, metadata={"later": True})
+    probe_jacobian: bool = field(default=False, metadata={"later": True})
     checkpoint_every: float = 1000
 
     def __post_init__(self) -> None:
@@ -88,7 +92,7 @@ class Recipe:
             _check(name, getattr(self, name), getattr(self, name) >= 0, "0 or a number above it")
         for name in ("evaluate_every", "probe_every", "checkpoint_every"):
             every = getattr(self, name)
-            whole = 0 <= every < 1 or every == int(every)
+            whole = math.isfinite(every) and (0 <= every < 1 or every == int(every))
             _check(name, every, every >= 0 and whole, "steps (from 1 on), a fraction of the run (below 1), or 0 for never")
         if self.batch % self.accumulate:
             better = max(1, round(self.batch / self.accumulate)) * self.accumulate

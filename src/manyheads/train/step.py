@@ -153,16 +153,19 @@ def numerics(recipe: Recipe, device: torch.device) -> Iterator[None]:
 
         os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # read when CUDA starts
     cuda: Any = torch.backends.cuda
-    before = (torch.are_deterministic_algorithms_enabled(), cuda.cudnn_sdp_enabled(), cuda.matmul.fp32_precision)
+    cudnn: Any = torch.backends.cudnn
+    conv = cudnn.conv
+    before = (torch.are_deterministic_algorithms_enabled(), cuda.cudnn_sdp_enabled(), cuda.matmul.fp32_precision,
+              conv.fp32_precision)
     if recipe.deterministic:
         torch.use_deterministic_algorithms(True)
         cuda.enable_cudnn_sdp(False)
     if recipe.precision != "auto":
-        cuda.matmul.fp32_precision = "tf32" if recipe.precision == "tf32" else "ieee"
+        cuda.matmul.fp32_precision = conv.fp32_precision = "tf32" if recipe.precision == "tf32" else "ieee"
     try:
         with torch.random.fork_rng([device] if device.type == "cuda" else []):
             yield
     finally:
         torch.use_deterministic_algorithms(before[0])
         cuda.enable_cudnn_sdp(before[1])
-        cuda.matmul.fp32_precision = before[2]
+        cuda.matmul.fp32_precision, conv.fp32_precision = before[2], before[3]
