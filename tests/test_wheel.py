@@ -19,6 +19,13 @@ DATA = {  # every file in the wheel that is neither Python nor metadata
     "manyheads/data/fashion_mnist/train-labels-idx1-ubyte.xz",
     "manyheads/data/fashion_mnist/t10k-images-idx3-ubyte.xz",
     "manyheads/data/fashion_mnist/t10k-labels-idx1-ubyte.xz",
+    "manyheads/data/text/stories/LICENSE",
+    "manyheads/data/text/stories/NOTICE",
+    "manyheads/data/text/stories/tokenizer.json",
+    "manyheads/data/text/stories/train/manifest.json",
+    "manyheads/data/text/stories/train/shard-000000.bin.xz",
+    "manyheads/data/text/stories/valid/manifest.json",
+    "manyheads/data/text/stories/valid/shard-000000.bin.xz",
 }
 
 

@@ -12,12 +12,17 @@ from manyheads.arch.errors import UserError
 
 from .audit import audit
 from .demo import demo
+from .generate import generate
+from .make_data import data
 from .plan import plan
 from .probe import probe
+from .rank import rank
 from .report import report
+from .run import run
 from .runs import runs
 from .shape import shape
 from .theory import theory
+from .tokenize import tokenize
 from .train import train
 from .zoo import zoo
 
@@ -28,7 +33,7 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-for command in (zoo, shape, plan, train, demo, runs, report, probe, theory, audit):
+for command in (zoo, shape, plan, train, demo, run, runs, report, probe, rank, theory, audit, data, tokenize, generate):
     app.command()(command)
 
 

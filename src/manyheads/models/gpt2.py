@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from manyheads.arch.parts import Lm, Token
 from manyheads.arch.spec import Arch
 from manyheads.nn.block import blocks
+from manyheads.nn.cache import Cache
 from manyheads.nn.embed import TokenEmbed
 from manyheads.nn.heads import LmHead
 from manyheads.nn.inputs import check_mask
@@ -34,15 +35,25 @@ class GPT2(nn.Module):
         self.head = LmHead(width, arch.embed.vocab, arch.head)
 
     def features(
-        self, ids: Int[Tensor, "batch tokens"], mask: Bool[Tensor, "batch tokens"] | None = None
+        self, ids: Int[Tensor, "batch tokens"], mask: Bool[Tensor, "batch tokens"] | None = None, cache: Cache | None = None
     ) -> Float[Tensor, "batch tokens width"]:
-        """Tokens after the last block, before the final norm. `mask` is True for a real token, False for padding."""
+        """Tokens after the last block, before the final norm. `mask` is True for a real token, False for padding; with
+        `cache`, these are the tokens that follow what it holds."""
+        if cache is not None:
+            return self.continued(ids, cache)
         x = self.drop(self.embed(ids))
         if mask is not None:
             check_mask(mask, ids)
             mask = mask[:, None, None]
         for block in self.blocks:
             x = block(x, mask)
+        return x
+
+    def continued(self, ids: Int[Tensor, "batch tokens"], cache: Cache) -> Float[Tensor, "batch tokens width"]:
+        """The tokens that follow what `cache` holds, after the last block; the cache is given their keys and values."""
+        x = self.drop(self.embed(ids, places=cache.places(ids)))
+        for block, kept in zip(self.blocks, cache.layers, strict=True):
+            x = block(x, None, None, kept)
         return x
 
     def forward(

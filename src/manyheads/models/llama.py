@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from manyheads.arch.parts import Attention, Layer, Lm, Rope, RopeLlama3, Softmax, Token
 from manyheads.arch.spec import Arch
 from manyheads.nn.block import all_layers, blocks
+from manyheads.nn.cache import Cache
 from manyheads.nn.embed import TokenEmbed
 from manyheads.nn.heads import LmHead
 from manyheads.nn.inputs import check_mask
@@ -37,9 +38,12 @@ class Llama(nn.Module):
         self.head = LmHead(width, arch.embed.vocab, arch.head)
 
     def features(
-        self, ids: Int[Tensor, "batch tokens"], mask: Bool[Tensor, "batch tokens"] | None = None
+        self, ids: Int[Tensor, "batch tokens"], mask: Bool[Tensor, "batch tokens"] | None = None, cache: Cache | None = None
     ) -> Float[Tensor, "batch tokens width"]:
-        """Tokens after the last block, before the final norm. `mask` is True for a real token, False for padding."""
+        """Tokens after the last block, before the final norm. `mask` is True for a real token, False for padding; with
+        `cache`, these are the tokens that follow what it holds."""
+        if cache is not None:
+            return self.continued(ids, cache)
         x = self.drop(self.embed(ids))
         if mask is not None:
             check_mask(mask, ids)
@@ -47,6 +51,14 @@ class Llama(nn.Module):
         tables = [rotary(0, ids.shape[1]) for rotary in self.rotary]
         for block, i in zip(self.blocks, self.turns, strict=True):
             x = block(x, mask, tables[i])
+        return x
+
+    def continued(self, ids: Int[Tensor, "batch tokens"], cache: Cache) -> Float[Tensor, "batch tokens width"]:
+        """The tokens that follow what `cache` holds, after the last block; the cache is given their keys and values."""
+        x = self.drop(self.embed(ids))
+        tables = [rotary.table[cache.places(ids)] for rotary in self.rotary]
+        for block, i, kept in zip(self.blocks, self.turns, cache.layers, strict=True):
+            x = block(x, None, tables[i], kept)
         return x
 
     def forward(

@@ -7,6 +7,7 @@ from torch import Tensor, nn
 
 from manyheads.arch.parts import Attention, Softmax
 
+from .cache import Kept
 from .norm import make_norm
 from .rates import Rates
 from .rope import turn
@@ -40,9 +41,10 @@ class SoftmaxAttention(nn.Module):
         x: Float[Tensor, "batch tokens width"],
         mask: Tensor | None = None,
         rotary: Float[Tensor, "tokens 2 head_dim"] | None = None,
+        kept: Kept | None = None,
     ) -> Float[Tensor, "batch tokens width"]:
         """`mask` is boolean, True where a key may be seen, and broadcasts to batch x heads x tokens x keys; `rotary` holds
-        the cosines and sines of these tokens' positions."""
+        the cosines and sines of these tokens' positions; `kept` the keys and values of the tokens before them."""
         spec = self.spec
         qkv = self.qkv(x).split((spec.inner, spec.kv_inner, spec.kv_inner), dim=-1)
         q, k, v = (part.unflatten(-1, (-1, spec.head_dim)) for part in qkv)
@@ -53,7 +55,10 @@ class SoftmaxAttention(nn.Module):
             q, k = turn(q, rotary), turn(k, rotary)
         q, k = q.to(v.dtype), k.to(v.dtype)
         rate = self.rate if self.training else 0.0
-        heads = attend(q, k, v, causal=self.causal, mask=mask, dropout=rate, fused=self.fused)
+        if kept is None:
+            heads = attend(q, k, v, causal=self.causal, mask=mask, dropout=rate, fused=self.fused)
+        else:
+            heads = kept.attend(q, k, v)
         y = self.out(heads.transpose(1, 2).flatten(2))
         if spec.out_scale != 1.0:
             y = y * spec.out_scale

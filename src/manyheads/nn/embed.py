@@ -88,12 +88,15 @@ class TokenEmbed(nn.Module):
         self.types = nn.Embedding(spec.types, width) if spec.types else None
         self.norm = make_norm(spec.norm, width)
 
-    def forward(self, ids: Int[Tensor, "batch tokens"], types: Tensor | None = None) -> Float[Tensor, "batch tokens width"]:
-        """The sum of what each id, its position and its segment look up, normed; without `types` all are of segment 0."""
+    def forward(
+        self, ids: Int[Tensor, "batch tokens"], types: Tensor | None = None, places: Int[Tensor, " tokens"] | None = None
+    ) -> Float[Tensor, "batch tokens width"]:
+        """The sum of what each id, its position and its segment look up, normed; without `types` all are of segment 0.
+        `places` are the tokens' positions where the first is not 0, of learned positions."""
         check_ids(ids, self.spec.vocab, self.tokens)
         x = self.vocab(ids)
         if self.positions is not None:
-            x = x + self.positions.weight[: ids.shape[1]]
+            x = x + (self.positions.weight[: ids.shape[1]] if places is None else self.positions(places))
         if self.sinusoid is not None:
             x = x + self.sinusoid(ids.shape[1])
         if types is not None:

@@ -2,8 +2,16 @@
 
 from manyheads.data.augment import Augment, Rand
 
+from .glue import Glue
 from .images import Images
+from .language import LanguageModel
+from .masked import MaskedLanguage
+from .nearest import NearestNeighbor
 from .record import TASKS, from_dict, to_dict
+from .regression import Regression
 from .task import Task, Work
 
-__all__ = ["TASKS", "Augment", "Images", "Rand", "Task", "Work", "from_dict", "to_dict"]
+__all__ = [
+    "TASKS", "Augment", "Glue", "Images", "LanguageModel", "MaskedLanguage", "NearestNeighbor", "Rand", "Regression",
+    "Task", "Work", "from_dict", "to_dict",
+]  # fmt: skip

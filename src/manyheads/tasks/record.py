@@ -9,11 +9,26 @@ from typing import Any
 from manyheads.arch.errors import UserError, nearest
 from manyheads.data.augment import Augment, Rand
 
+from .footprint import Footprint
+from .glue import Glue
+from .heads_kappa import HeadsKappa
 from .images import Images
+from .language import LanguageModel
+from .lra import PARTS as LRA_PARTS
+from .lra import TASKS as LRA_TASKS
+from .masked import MaskedLanguage
+from .nearest import NearestNeighbor
+from .regression import Regression
+from .speed import Speed
 from .task import Task
+from .written_down import WrittenDown
 
-TASKS: dict[str, type[Task]] = {"Images": Images}
-PARTS: dict[str, type] = {"Augment": Augment, "Rand": Rand}  # records inside a task
+TASKS: dict[str, type[Task]] = {
+    "Images": Images, "NearestNeighbor": NearestNeighbor, "Regression": Regression, "LanguageModel": LanguageModel,
+    "MaskedLanguage": MaskedLanguage, "Glue": Glue, **LRA_TASKS,
+    "HeadsKappa": HeadsKappa, "Speed": Speed, "Footprint": Footprint, "WrittenDown": WrittenDown,
+}  # fmt: skip
+PARTS: dict[str, type] = {"Augment": Augment, "Rand": Rand, **LRA_PARTS}  # records inside a task
 
 
 def to_dict(task: Task) -> dict[str, Any]:

@@ -1,0 +1,164 @@
+"""Writes the tables and the figure of docs/rank.md from finished runs: `python docs/make_rank.py [FOLDER OF RUNS]`.
+
+With a folder, the runs of the rank experiments below it become evidence/rank_smoke_cpu.json first; without, that record is
+drawn again. Tables stand between two marks, `<!-- name -->` and `<!-- /name -->`; the rest of the page is left alone."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import matplotlib
+
+matplotlib.use("svg")
+import matplotlib.pyplot as plt
+
+from manyheads.arch.controls import depths, head_dims, heads
+from manyheads.arch.params import params
+from manyheads.experiments.rank_paper import RANK
+from manyheads.experiments.statistics import mean, spread
+from manyheads.report.gather import gather
+from manyheads.tasks import from_dict
+
+HERE = Path(__file__).parent
+PAGE, RECORD = HERE / "rank.md", HERE.parent / "evidence" / "rank_smoke_cpu.json"
+NOTES = {  # one seed each, found before this code was written
+    "L1_d2_full": 0.063, "L1_d2_half": 0.571, "L1_d2_quarter": 0.677, "L1_d2_r1": 0.738,
+    "L1_d2.5_full": 0.056, "L1_d2.5_half": 0.408, "L1_d2.5_quarter": 0.571, "L1_d2.5_r1": 0.692,
+}  # fmt: skip
+RED, BLUE, GREEN, INK = "#d1642d", "#1f6feb", "#1a7f37", "#57606a"
+Arms = dict[str, dict[str, Any]]
+
+
+def record(root: Path) -> dict[str, Any]:
+    """Every arm of every rank experiment at smoke scale, seed by seed."""
+    found: dict[str, Any] = {}
+    machines: set[str] = set()
+    for section in gather(root, {one.name: one for one in RANK}).sections:
+        if section.scale != "smoke" or section.experiment is None:
+            continue
+        arms: Arms = {}
+        for arm in section.arms:
+            spec = arm.runs[0].found.spec
+            assert spec is not None
+            arms[arm.name] = {
+                "depth": depths(arm.arch)[0], "heads": heads(arm.arch)[0], "head_dim": head_dims(arm.arch)[0],
+                "params": params(arm.arch).total, "batch": spec.recipe["batch"], "steps": spec.recipe["basis"]["amount"],
+                "lr": spec.recipe["lr"], "task": spec.task, "trivial": from_dict(spec.task).trivial(),  # type: ignore[attr-defined]
+                "gaussian_log_kappa": arm.runs[0].measured.gaussian.get("softmax"),
+                "seeds": [run.seed for run in arm.done],
+                **{name: list(arm.values(name).values()) for name in ("loss", "seen", "skill", "accuracy", "log_kappa")},
+            }  # fmt: skip
+            machines |= {json.dumps(run.measured.machine, sort_keys=True) for run in arm.done}
+        found[section.name] = arms
+    return {"scale": "smoke", "machine": "2 CPU cores", "versions": [json.loads(text) for text in sorted(machines)],
+            "experiments": found}  # fmt: skip
+
+
+def table(*rows: Sequence[str]) -> str:
+    """A Markdown table; the first row is its head."""
+    lines = ["| " + " | ".join(row) + " |" for row in rows]
+    return "\n".join([lines[0], "|" + "---|" * len(rows[0]), *lines[1:]])
+
+
+def told(values: Sequence[float]) -> str:
+    """Mean and spread."""
+    return f"{mean(values):.3f} ± {spread(values):.3f}"
+
+
+def kappa(logs: Sequence[float]) -> str:
+    """Geometric mean."""
+    value = math.exp(mean(logs))
+    return f"{value:,.0f}" if value >= 100 else f"{value:.1f}"
+
+
+def fig1(arms: Arms) -> str:
+    """Rank x multiplier beside the notes."""
+    rows = [["arm", "heads x rank", "loss", "best", "earlier, one seed", "skill", "accuracy", "kappa"]]
+    for name, one in arms.items():
+        rows.append([name, f"{one['heads']} x {one['head_dim']}", told(one["loss"]), f"{min(one['loss']):.3f}",
+                     f"{NOTES[name]:.3f}", f"{mean(one['skill']):.2f}", f"{mean(one['accuracy']):.3f}",
+                     kappa(one["log_kappa"])])  # fmt: skip
+    return table(*rows)
+
+
+def scored(*names: str) -> Callable[[Arms], str]:
+    """One row for each arm, with these scores."""
+
+    def make(arms: Arms) -> str:
+        rows = [["arm", "layers", "heads x rank", "parameters", *names, "kappa"]]
+        for name, one in arms.items():
+            scores = [told(one[score]) for score in names]
+            rows.append([name, str(one["depth"]), f"{one['heads']} x {one['head_dim']}", f"{one['params']:,}", *scores,
+                         kappa(one["log_kappa"])])  # fmt: skip
+        return table(*rows)
+
+    return make
+
+
+TABLES: dict[str, Callable[[Arms], str]] = {
+    "rank_fig1": fig1, "rank_axes": scored("loss", "accuracy"), "rank_replay": scored("loss", "seen"),
+    "rank_n": scored("loss", "skill"), "rank_dim": scored("loss", "skill"), "rank_regression": scored("loss"),
+    "rank_positions": scored("loss", "skill"),
+}  # fmt: skip
+
+
+def draw(arms: Arms) -> None:
+    """Error and kappa along the three axes, and against each other."""
+    plt.rcParams.update({"font.family": "sans-serif", "font.size": 9, "svg.fonttype": "none", "svg.hashsalt": "manyheads"})
+    figure, panes = plt.subplots(1, 3, figsize=(10.2, 3.6), layout="constrained")
+    axes = {"split": ("split: thinner heads, same parameters", RED), "fixed": ("fixed: more heads of the same rank", BLUE),
+            "wide": ("wider heads, as many", GREEN)}  # fmt: skip
+    for key, pane in (("loss", panes[0]), ("log_kappa", panes[1])):
+        for name, (label, colour) in axes.items():
+            chosen = [arms[arm][key] for arm in ("original", f"{name}2", f"{name}4")]
+            points = [[math.exp(value) if key == "log_kappa" else value for value in values] for values in chosen]
+            centre = [math.exp(mean(values)) if key == "log_kappa" else mean(values) for values in chosen]
+            pane.plot((1, 2, 4), centre, color=colour, marker="o", ms=4, label=label)
+            for x, values in zip((1, 2, 4), points, strict=True):
+                pane.plot([x] * len(values), values, "_", color=colour, ms=9)
+        pane.set(xscale="log", xticks=(1, 2, 4), xticklabels=("original", "x 2", "x 4"), ylabel="held-out error")
+        pane.minorticks_off()
+    panes[0].axhline(arms["original"]["trivial"]["linear"], color=INK, lw=0.8, ls=":")
+    panes[0].annotate("best linear guess", (1, arms["original"]["trivial"]["linear"]), color=INK, xytext=(0, 3),
+                      textcoords="offset points")  # fmt: skip
+    panes[0].set(ylim=(0, 0.82), title="error")
+    panes[0].legend(frameon=False, fontsize=8, loc="lower left")
+    panes[1].set(yscale="log", ylabel="kappa of the trained heads", title="kappa")
+    colours = {**{f"{name}{n}": colour for name, (_, colour) in axes.items() for n in (2, 4)}}
+    for name, one in arms.items():
+        x, y = math.exp(mean(one["log_kappa"])), mean(one["loss"])
+        panes[2].scatter(x, y, s=24, color=colours.get(name, INK), zorder=3)
+        panes[2].annotate(f"{name} {one['heads']}x{one['head_dim']}", (x, y), fontsize=7, xytext=(4, 3),
+                          textcoords="offset points", color=INK)  # fmt: skip
+    panes[2].set(xscale="log", xlabel="kappa", ylabel="held-out error", title="error against kappa", ylim=(0, 0.82))
+    panes[2].set_xlim(right=panes[2].get_xlim()[1] * 12)
+    for pane in panes:
+        pane.spines[["top", "right"]].set_visible(False)
+        pane.grid(color="#eaeef2", zorder=0)
+    for kind in ("svg", "png"):
+        figure.savefig(HERE / "img" / f"rank_axes.{kind}", dpi=130, metadata={"Date": None} if kind == "svg" else None)
+
+
+def write(page: str, found: dict[str, Any]) -> str:
+    """`page` with every table made anew."""
+    for name, make in TABLES.items():
+        made = make(found["experiments"][name])
+        page, count = re.subn(
+            rf"(<!-- {name} -->\n).*?(<!-- /{name} -->)", lambda m, made=made: f"{m[1]}\n{made}\n\n{m[2]}", page, flags=re.S
+        )
+        assert count == 1, name
+    return page
+
+
+if __name__ == "__main__":
+    if len(sys.argv) > 1:
+        RECORD.write_text(json.dumps(record(Path(sys.argv[1])), indent=1) + "\n")
+    measured = json.loads(RECORD.read_text())
+    PAGE.write_text(write(PAGE.read_text(), measured))
+    draw(measured["experiments"]["rank_axes"])

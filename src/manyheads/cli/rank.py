@@ -1,0 +1,125 @@
+"""`manyheads rank`: how much rank per head the tokens of a model ask for, layer by layer."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from manyheads.arch.errors import UserError
+
+from .numbers import whole_numbers
+
+
+def rank(
+    model: Annotated[str, typer.Argument(help="A zoo name, a record or saved model, timm:NAME, hf:FOLDER, run:FOLDER.")],
+    head_dim: Annotated[str | None, typer.Option(help="Other head_dims to judge, as 32 or 16,32.")] = None,
+    random: Annotated[bool, typer.Option("--random", help="Initial weights instead of trained ones.")] = False,
+    images: Annotated[Path | None, typer.Option(help="Folder of images to measure on. Default: noise.")] = None,
+    text: Annotated[Path | None, typer.Option(help="Text file to measure on, with the tokenizer in hf:FOLDER.")] = None,
+    batch: Annotated[int, typer.Option(help="Samples.")] = 8,
+    tokens: Annotated[int | None, typer.Option(help="Length of a language model's sequences.")] = None,
+    seed: Annotated[int, typer.Option(help="Of initial weights and of noise.")] = 0,
+    device: Annotated[str, typer.Option(help="Where the model runs: cpu, cuda, cuda:1.")] = "cpu",
+    as_json: Annotated[bool, typer.Option("--json", help="For machines.")] = False,
+    plot: Annotated[Path | None, typer.Option(help="Draw coverage over rank to this file (.svg, .png, .pdf).")] = None,
+) -> None:
+    """Measure the spectrum of the tokens at every attention, and what head_dim covers of it."""
+    asked = whole_numbers(head_dim, "head-dim")
+    dims = [] if asked is None else [asked] if isinstance(asked, int) else asked
+    if batch < 4 or any(dim < 1 for dim in dims):
+        raise UserError(f"--batch {batch}, --head-dim {head_dim}: write 4 samples or more, and head_dims of at least 1")
+    if images is not None and text is not None:
+        raise UserError("--images and --text were both given; write the one that the model takes")
+    from rich.console import Console
+
+    with Console(stderr=True).status("") as status:
+        status.update(f"loading {model}")
+        from manyheads.conditioning.coverage import ENOUGH, as_record, coverage
+        from manyheads.interop import given
+        from manyheads.interop.load import load
+
+        loaded = load(model, random=random, seed=seed, tokens=tokens)
+        if images is not None:
+            inputs, source = given.images(images, loaded.taken, batch), f"images of {images}"
+        elif text is not None:
+            inputs, source = given.text(text, model, loaded.taken, batch), f"text of {text}"
+        else:
+            inputs, source = loaded.taken.noise(batch, seed), "noise"
+        status.update(f"measuring {model}")
+        try:
+            module = loaded.module.to(device)
+        except (RuntimeError, AssertionError) as error:
+            raise UserError(f"--device {device} cannot be used: {str(error).splitlines()[0]}") from None
+        found = coverage(module, inputs, dims)
+    weights = f"initial weights (seed {seed})" if loaded.initial else "trained weights"
+    report = {"model": model, "weights": weights, "input": source, "batch": batch, "enough": ENOUGH,
+              "layers": [as_record(layer) for layer in found]}  # fmt: skip
+    if plot is not None:
+        _draw(report, plot)
+    if as_json:
+        print(json.dumps(report, allow_nan=False))
+    else:
+        _print(report)
+
+
+def _print(report: dict[str, Any]) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    console = Console()
+    layers = report["layers"]
+    table = Table(box=None, header_style="bold", pad_edge=False)
+    table.add_column("site", no_wrap=True)
+    asked = [share["head_dim"] for share in layers[0]["shares"][1:]]
+    titles = ["tokens x width", "heads", "effective rank", "0.9 needs", "covers", "floor"]
+    for title in titles + [f"{dim} {what}" for dim in asked for what in ("covers", "floor")]:
+        table.add_column(title, justify="right")
+    for layer in layers:
+        own, *others = layer["shares"]
+        shares = [own, *({share["head_dim"]: share for share in [own, *others]}[dim] for dim in asked)]
+        cells = [f"{number:.2f}" for share in shares for number in (share["coverage"], share["floor"])]
+        name = layer["name"].removesuffix(".op").removesuffix(".attention")
+        table.add_row(name, f"{layer['tokens']} x {layer['width']}", f"{layer['heads']} x {layer['head_dim']}",
+                      f"{layer['effective_rank']:.1f}", str(layer["needed"]), *cells,
+                      style="yellow" if own["coverage"] < report["enough"] else "")  # fmt: skip
+    console.print(table)
+    console.print(f"\nMeasured with {report['weights']} on {report['batch']} samples of {report['input']}. covers: share "
+                  "of the variance of the score of two tokens in the largest head_dim directions. floor: least error of "
+                  "one such head at finding the nearer of two tokens; 0.5 is chance.", highlight=False)  # fmt: skip
+    _cautions(console, report)
+
+
+def _cautions(console: Any, report: dict[str, Any]) -> None:
+    layers = report["layers"]
+    low = [layer for layer in layers if layer["shares"][0]["coverage"] < report["enough"]]
+    if low:
+        console.print(f"[yellow]yellow[/]: in {len(low)} of {len(layers)} layers head_dim covers less than "
+                      f"{report['enough']:g}", highlight=False)  # fmt: skip
+    gap = max(share["most"] - share["coverage"] for layer in layers for share in layer["shares"])
+    if gap > 0.05:
+        console.print(f"With {report['batch']} samples coverage may be up to {gap:.2f} more than is shown: a larger "
+                      "--batch tells more.", highlight=False)  # fmt: skip
+    if report["input"] == "noise":
+        console.print("Noise is not what a model is used on: give --images or --text.", highlight=False)
+
+
+def _draw(report: dict[str, Any], file: Path) -> None:
+    from .figure import figure
+
+    layers = report["layers"]
+    with figure(file) as axes:
+        for layer in layers:
+            shade = layer["layer"] / max(1, len(layers) - 1)
+            label = f"layer {layer['layer']}" if layer["layer"] in (0, len(layers) - 1) else None
+            colour = (0.12 + 0.7 * shade, 0.43, 0.92 - 0.75 * shade)
+            axes.plot(range(1, layer["width"] + 1), layer["curve"], color=colour, lw=1, label=label)
+        for dim in dict.fromkeys(share["head_dim"] for layer in layers for share in layer["shares"]):
+            axes.axvline(dim, color="#57606a", lw=0.8, ls=":")
+            axes.annotate(str(dim), (dim, 0.02), color="#57606a", xytext=(2, 0), textcoords="offset points")
+        axes.axhline(report["enough"], color="#d0d7de", lw=0.8)
+        axes.set(xscale="log", ylim=(0, 1.02), xlabel="rank per head", ylabel="share of the score's variance",
+                 title=f"{report['model']}, {report['input']}")  # fmt: skip
+        axes.legend(frameon=False, loc="lower right")

@@ -1,0 +1,168 @@
+"""How much rank the tokens of a model ask for: their spectrum at every attention, what a head_dim covers of it, and the
+error at finding the nearest token that the rest implies."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from jaxtyping import Bool, Float
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from manyheads.arch.errors import UserError
+
+from .listen import Heard, listening
+from .measure import as_matrices, flat
+from .taps import Kind, Tap, find
+from .theory import one_head, rank_coverage
+from .untouched import arguments, call, untouched, unwrap
+
+Array = NDArray[np.float64]
+ENOUGH = 0.9  # of the score's variance: below, a head cannot tell tokens apart well
+FOLDS = 4
+KINDS: tuple[Kind, ...] = ("softmax", "window", "pixel", "nystrom")  # whose scores are products of two tokens
+
+
+@dataclass(frozen=True)
+class Share:
+    """What heads of one rank get: `coverage`, the share of the score's variance, and `floor`, the least error of one such
+    head at finding the nearer of two tokens, where 0.5 is chance. `most` is the coverage of the directions that look best
+    on these very samples; the truth lies between, and both meet as samples are added."""
+
+    head_dim: int
+    coverage: float
+    most: float
+    floor: float
+
+
+@dataclass(frozen=True)
+class Covered:
+    """The tokens that one attention is given. `spectrum` are the shares of their variance by direction, largest first, each
+    sample's mean removed, over all samples together: a head's directions are the same for all of them. `curve` is the
+    coverage of rank 1, 2, ... (see `covered`).
+
+    `effective_rank` is the exponential of the spectrum's entropy; `needed` the least rank that covers 0.9 of the score.
+    `shares` has the attention's own head_dim first, then those asked for."""
+
+    name: str
+    layer: int
+    kind: Kind
+    tokens: int
+    width: int
+    heads: int
+    head_dim: int
+    spectrum: tuple[float, ...]
+    curve: tuple[float, ...]
+    effective_rank: float
+    needed: int
+    shares: tuple[Share, ...]
+
+
+def coverage(
+    model: nn.Module, batch: Any, head_dims: Sequence[int] = (), *, mask: Bool[Tensor, "samples tokens"] | None = None,
+    taps: Mapping[str, Tap] | None = None,
+) -> tuple[Covered, ...]:  # fmt: skip
+    """One record for every attention between tokens that ran, for its own head_dim and for `head_dims`. Batch, mask and
+    taps as in `probe`; the model is left as found. Attention between channels, and class attention, are left out."""
+    for dim in head_dims:
+        if dim < 1:
+            raise UserError(f"head_dim {dim}: write a whole number of at least 1")
+    module = unwrap(model)
+    places = [place for place in find(module, taps) if place.tap.kind in KINDS]
+    first = next(module.parameters(), None)
+    args, kwargs = arguments(batch, None if first is None else first.device)
+    given = kwargs.get("attention_mask") if mask is None else mask
+    real = given.bool().flatten(0, -2) if isinstance(given, Tensor) and given.ndim in (2, 3) else None
+    with untouched(module):
+        with listening(module, places, arguments=True) as calls:
+            call(module, args, kwargs)
+        if not calls:
+            raise UserError("no attention between tokens ran on this batch: rank per head says nothing about attention "
+                            "between channels")
+        return tuple(_covered(layer, entry, real, head_dims) for layer, entry in enumerate(calls))
+
+
+def _covered(layer: int, entry: Heard, real: Bool[Tensor, "samples tokens"] | None, head_dims: Sequence[int]) -> Covered:
+    tokens = _tokens(entry)
+    rows = centred(tokens, real)
+    variances = token_variances(rows)
+    curve = covered(rows)
+    heads = entry.place.heads
+    own = as_matrices(entry).shape[-1] // heads
+    parts = variances / variances.sum() if variances.sum() > 0 else np.full_like(variances, 1 / len(variances))
+    entropy = -np.sum(parts * np.log(np.where(parts > 0, parts, 1.0)))
+    return Covered(
+        entry.place.name, layer, entry.place.tap.kind, tokens.shape[1], tokens.shape[2], heads, own, tuple(parts.tolist()),
+        tuple(curve.tolist()), float(np.exp(entropy)), int(np.searchsorted(curve, ENOUGH - 1e-9)) + 1,
+        tuple(_share(curve, variances, dim) for dim in dict.fromkeys((own, *head_dims))),
+    )  # fmt: skip
+
+
+def _share(curve: Array, variances: Array, head_dim: int) -> Share:
+    found = float(curve[min(head_dim, len(curve)) - 1])
+    return Share(head_dim, found, rank_coverage(variances**2, head_dim), float(one_head(found)))
+
+
+def centred(
+    tokens: Float[Tensor, "samples tokens width"], real: Bool[Tensor, "samples tokens"] | None = None
+) -> Float[Tensor, "samples tokens width"]:
+    """Tokens without each sample's mean, which softmax does not see; padding is 0. A mask that does not fit (windows) is
+    left out of account."""
+    x = tokens.detach().double()
+    if real is None or real.shape != x.shape[:2]:
+        return x - x.mean(1, keepdim=True)
+    weight = real.to(x)[..., None]
+    return (x - (x * weight).sum(1, keepdim=True) / weight.sum(1, keepdim=True).clamp_min(1)) * weight
+
+
+def token_variances(rows: Float[Tensor, "samples tokens width"]) -> Array:
+    """Variances of centred tokens by direction, all samples together, largest first; of directions, not of coordinates."""
+    flat_rows = rows.flatten(0, 1)
+    gram = flat_rows.mT @ flat_rows / len(flat_rows)
+    return np.asarray(torch.linalg.eigvalsh(gram).clamp_min(0).flip(-1).cpu().numpy())
+
+
+def covered(rows: Float[Tensor, "samples tokens width"]) -> Array:
+    """Share of the variance of the score of two tokens that rank 1, 2, ... carries.
+
+    The score of tokens with covariance C has variance tr(C C), and tr(P C P C) in a subspace P. Few samples make some
+    directions look larger than they are, and squares twice so. Therefore P is the largest directions of three quarters of
+    the samples, and the traces are means over pairs of *different* samples of the rest, which have no bias."""
+    folds = min(FOLDS, len(rows) // 2)
+    if folds < 2:
+        raise UserError(f"coverage of {len(rows)} samples: some of them choose directions and others measure them; give "
+                        "4 or more")
+    number = torch.arange(len(rows)) % folds
+    curves = [_crossed(rows[number != fold], rows[number == fold]) for fold in range(folds)]
+    return np.asarray(np.maximum.accumulate(np.clip(np.mean(curves, axis=0), 0.0, 1.0)))
+
+
+def _crossed(chosen: Float[Tensor, "samples tokens width"], measured: Float[Tensor, "samples tokens width"]) -> Array:
+    flat_rows = chosen.flatten(0, 1)
+    directions = torch.linalg.eigh(flat_rows.mT @ flat_rows).eigenvectors.flip(-1)
+    total = torch.zeros_like(directions)
+    same = torch.zeros_like(directions)
+    for sample in measured @ directions:
+        own = sample.mT @ sample
+        total += own
+        same += own.square()
+    pairs = (total.square() - same).cumsum(0).cumsum(1).diagonal()
+    return np.asarray((pairs / pairs[-1]).cpu().numpy()) if pairs[-1] > 0 else np.ones(len(pairs))
+
+
+def _tokens(entry: Heard) -> Float[Tensor, "samples tokens width"]:
+    x = entry.tokens
+    assert x is not None, "an attention is called with tokens"
+    module = entry.place.module
+    if isinstance(module, nn.MultiheadAttention) and not module.batch_first and x.ndim == 3:
+        x = x.transpose(0, 1)
+    return flat(x)
+
+
+def as_record(found: Covered) -> dict[str, Any]:
+    """Plain values for JSON."""
+    return asdict(found)

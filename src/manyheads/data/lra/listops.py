@@ -1,0 +1,200 @@
+"""ListOps as LRA grows it: nested MIN, MAX, MED and SM (sum modulo 10) over digits, and the digit that comes out.
+
+A sample is a function of (key, number). Its trees are tried one after another until one has a length within the limits,
+and every node's random word is mixed from its parent's and its place among its siblings, so that neither the other
+samples nor the process that asks matter. All trees of a chunk grow together, level by level: 3 trees are grown for one
+that is kept, about 0.2 ms a sample.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from jaxtyping import Int, UInt8, UInt64
+
+from manyheads.arch.errors import UserError
+
+from ..augment import between
+from ..draws import GAMMA, ROUNDS, bits
+from .sequences import Indices, Sequences, joined, packed
+
+VERSION = 1  # of what `sample` gives for a key; kept sets of another version are not read
+TOKENS = ("", *"0123456789", "[MIN", "[MAX", "[MED", "[SM", "]")  # 0 stands for nothing: padding is masked, never looked up
+DIGIT, OPERATOR, CLOSE = 1, 11, 15
+CLASSES, VOCAB = 10, len(TOKENS)
+TRIALS = 5_000  # trees grown for one sample before it is given up; LRA's limits need 3
+Words = UInt64[np.ndarray, " nodes"]
+Nodes = Int[np.ndarray, " nodes"]
+
+
+@dataclass(frozen=True)
+class Grammar:
+    """Which trees there are. A node less than `depth` deep (the root is 1 deep) is an operator one time in four, with 2 to
+    `arity` arguments, else a digit; a tree is kept when it has `shortest` to `longest` tokens. The defaults are LRA's:
+    more than 500 and fewer than 2,000 tokens, brackets counted."""
+
+    depth: int = 10
+    arity: int = 10
+    shortest: int = 501
+    longest: int = 1999
+
+    def __post_init__(self) -> None:
+        between("Grammar.depth", self.depth, 2, 60, whole=True)
+        between("Grammar.arity", self.arity, 2, 1000, whole=True)
+        between("Grammar.shortest", self.shortest, 4, whole=True)
+        between("Grammar.longest", self.longest, 4, whole=True)
+        most, here = 1, 1  # tokens of the largest tree, counted no further than `longest` needs
+        for _ in range(self.depth - 1):
+            here *= self.arity
+            most = most + here + here // self.arity
+            if most > self.longest:
+                break
+        if self.shortest > min(self.longest, most):
+            raise UserError(f"Grammar(depth={self.depth}, arity={self.arity}) has trees of 4 to {min(self.longest, most):,}"
+                            f" tokens, and shortest={self.shortest}; write at most that")
+
+
+@dataclass(frozen=True)
+class Level:
+    """The nodes of one depth, over all trees. `parent` counts the operators of the level above; children of one operator
+    stand side by side, in its order. `arity` is 0 for a digit."""
+
+    tree: Nodes
+    parent: Nodes
+    word: Words
+    arity: Nodes
+
+    @property
+    def operator(self) -> Int[np.ndarray, " operators"]:
+        """Which nodes are operators."""
+        return np.flatnonzero(self.arity)
+
+
+def sample(key: int, numbers: Indices, grammar: Grammar) -> Sequences:
+    """The samples of these numbers, in their order."""
+    left = np.arange(len(numbers))
+    found: list[tuple[Indices, Sequences]] = []
+    trial, width = 0, max(1, min(8, 2048 // len(numbers)))  # trees of a sample tried at once: makes no difference
+    while len(left):
+        tried = np.repeat(numbers[left] * np.int64(1 << 20), width) + np.tile(np.arange(trial, trial + width), len(left))
+        levels, tokens = _grow(bits(key, tried, 1)[:, 0], grammar)
+        good = ((tokens >= grammar.shortest) & (tokens <= grammar.longest)).reshape(-1, width)
+        first = good.argmax(1) + np.arange(len(left)) * width
+        done = good.any(1)
+        if done.any():
+            found.append((left[done], _written(_only(levels, first[done], len(tokens)), tokens[first[done]])))
+        left, trial = left[~done], trial + width
+        if trial > TRIALS and len(left):
+            raise UserError(f"{grammar} grew no tree of {grammar.shortest} to {grammar.longest} tokens, {TRIALS:,} times; "
+                            "write wider limits, or more arguments")
+    return packed([part for _, part in found]).at(np.argsort(np.concatenate([place for place, _ in found])))
+
+
+def _grow(roots: UInt64[np.ndarray, " trees"], grammar: Grammar) -> tuple[list[Level], Int[np.ndarray, " trees"]]:
+    """Trees with an operator as root (a single digit is never long enough), and their tokens. One that is about to become
+    too long stops growing, and counts as too long."""
+    tokens = np.zeros(len(roots), np.int64)
+    tree, parent, word = np.arange(len(roots)), np.arange(len(roots)), roots
+    levels = []
+    for depth in range(1, grammar.depth + 1):
+        arity = np.zeros(len(word), np.int64)
+        if depth < grammar.depth:
+            operator = np.flatnonzero(word >> np.uint64(62) == 0) if depth > 1 else np.arange(len(word))
+            arity[operator] = 2 + _field(word[operator], 20, grammar.arity - 1)
+            tokens += np.bincount(tree[operator], minlength=len(tokens))
+        tokens += np.bincount(tree, minlength=len(tokens))
+        wanted = tokens + np.bincount(tree, arity, minlength=len(tokens)).astype(np.int64)  # a child is a token, at least
+        over = wanted > grammar.longest
+        tokens[over] = wanted[over]
+        arity[over[tree]] = 0
+        levels.append(Level(tree, parent, word, arity))
+        operator = levels[-1].operator
+        if not len(operator):
+            break
+        counts = arity[operator]
+        parent = np.repeat(np.arange(len(operator)), counts)
+        sibling = _place(counts).astype(np.uint64) + np.uint64(1)
+        tree, word = np.repeat(tree[operator], counts), _mixed(np.repeat(word[operator], counts) + sibling * GAMMA)
+    return levels, tokens
+
+
+def _only(levels: list[Level], trees: Indices, count: int) -> list[Level]:
+    """The nodes of some of `count` trees, which become the trees 0, 1, 2 and so on."""
+    number = np.full(count, -1)
+    number[trees] = np.arange(len(trees))
+    out, kept = [], np.zeros(0, bool)
+    for depth, level in enumerate(levels):
+        nodes = np.flatnonzero(number[level.tree] >= 0)
+        if not len(nodes):
+            break
+        parent = level.parent[nodes]
+        if depth:  # number of the parent among the operators that are left
+            parent = (np.cumsum(kept) - 1)[parent]
+        out.append(Level(number[level.tree[nodes]], parent, level.word[nodes], level.arity[nodes]))
+        kept = number[level.tree[level.operator]] >= 0
+    return out
+
+
+def _written(levels: list[Level], tokens: Int[np.ndarray, " trees"]) -> Sequences:
+    """Trees as sequences: lengths and values from the leaves up, places from the root down."""
+    sizes, values = [np.zeros(0, np.int64)] * len(levels), [np.zeros(0, np.int64)] * len(levels)
+    for depth in reversed(range(len(levels))):
+        level, operator = levels[depth], levels[depth].operator
+        size, value = np.ones(len(level.arity), np.int64), _field(level.word, 40, CLASSES)
+        if len(operator):
+            counts = level.arity[operator]
+            first = np.cumsum(counts) - counts
+            size[operator] = 2 + np.add.reduceat(sizes[depth + 1], first)
+            value[operator] = _values(_field(level.word[operator], 0, 4), values[depth + 1], first, counts)
+        sizes[depth], values[depth] = size, value
+    store = np.empty(int(tokens.sum()), np.uint8)
+    start = np.cumsum(tokens) - tokens
+    for depth, level in enumerate(levels):
+        operator = level.operator
+        store[start] = np.where(level.arity > 0, OPERATOR + _field(level.word, 0, 4), DIGIT + values[depth])
+        store[start[operator] + sizes[depth][operator] - 1] = CLOSE
+        if len(operator):
+            before = np.cumsum(sizes[depth + 1]) - sizes[depth + 1]
+            counts = level.arity[operator]
+            inside = before - np.repeat(before[np.cumsum(counts) - counts], counts)
+            start = np.repeat(start[operator], counts) + 1 + inside
+    return joined(store, tokens, values[0])
+
+
+def _values(operator: Nodes, values: Nodes, first: Nodes, counts: Nodes) -> Nodes:
+    """What each operator makes of its arguments, `counts` of them from `first` on; a median between two is rounded down."""
+    sums = np.add.reduceat(values, first) % 10
+    out = np.choose(operator, (np.minimum.reduceat(values, first), np.maximum.reduceat(values, first), sums, sums))
+    medians = np.flatnonzero(operator == 2)
+    if len(medians):
+        counts = counts[medians]
+        table = np.full((len(medians), counts.max()), 99)
+        place = _place(counts)
+        row = np.repeat(np.arange(len(medians)), counts)
+        table[row, place] = values[np.repeat(first[medians], counts) + place]
+        table.sort(axis=1)
+        row = np.arange(len(medians))
+        out[medians] = (table[row, (counts - 1) // 2] + table[row, counts // 2]) // 2
+    return out
+
+
+def _place(counts: Nodes) -> Nodes:
+    """0, 1, ... counts[0] - 1, then 0, 1, ... counts[1] - 1, and so on."""
+    return np.arange(int(counts.sum())) - np.repeat(np.cumsum(counts) - counts, counts)
+
+
+def _field(word: Words, shift: int, values: int) -> Nodes:
+    """A number below `values` from 20 bits of each word."""
+    return ((word >> np.uint64(shift)) & np.uint64(0xFFFFF)).astype(np.int64) % values
+
+
+def _mixed(word: Words) -> Words:
+    for shift, factor in ROUNDS:
+        word = (word ^ (word >> np.uint64(shift))) * np.uint64(factor)
+    return word ^ (word >> np.uint64(31))
+
+
+def text(ids: UInt8[np.ndarray, " tokens"]) -> str:
+    """A sequence as a person writes it."""
+    return " ".join(TOKENS[i] for i in ids)

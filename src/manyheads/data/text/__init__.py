@@ -1,0 +1,1 @@
+"""Text: tokenizers, documents, shards of token ids with a manifest, and what tasks cut out of them."""

@@ -1,0 +1,91 @@
+"""Corpora by name: the embedded `tinystories`, and `shards:NAME`, a folder that `manyheads tokenize` wrote.
+
+A corpus is a folder with a folder of shards for each split: train, and valid where something is held out."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from manyheads.arch.errors import UserError, nearest
+
+from .manifest import MANIFEST, Manifest
+from .shards import Tokens, opened, vocabulary
+from .vocabulary import Vocabulary
+
+EMBEDDED = Path(__file__).parent / "stories"
+STORIES, PREFIX = "tinystories", "shards:"
+VOCAB = {STORIES: 2048}  # of what is embedded: known before anything is read
+
+
+@dataclass(frozen=True)
+class Split:
+    """Ids, and what their manifest says of them."""
+
+    manifest: Manifest
+    tokens: Tokens
+
+    @property
+    def bytes_per_token(self) -> float:
+        """Bytes of text that one id stands for, over the whole split."""
+        return self.manifest.text_bytes / self.manifest.tokens
+
+
+@dataclass(frozen=True)
+class Corpus:
+    """What there is to train on, and what is held out: a split of its own, or the last part of the first."""
+
+    name: str
+    folder: Path
+    train: Split
+    held: Split
+
+    @property
+    def roles(self) -> dict[str, int]:
+        """The tokenizer's special tokens."""
+        return self.train.manifest.roles
+
+
+def check_name(name: object) -> str:
+    """`name`, if it can be a corpus; otherwise what to write."""
+    if isinstance(name, str) and (name == STORIES or (name.startswith(PREFIX) and len(name) > len(PREFIX))):
+        return name
+    hint = nearest(str(name), (STORIES,)) or ";"
+    raise UserError(f"data {name!r} is no corpus{hint} write {STORIES} (embedded) or {PREFIX}NAME, the folder NAME below "
+                    "the data root that `manyheads tokenize` wrote")
+
+
+def place(name: str, root: Path) -> Path:
+    """The folder of a corpus."""
+    if check_name(name) == STORIES:
+        return EMBEDDED
+    folder = root / Path(name.removeprefix(PREFIX)).expanduser()
+    if not folder.is_dir():
+        raise UserError(f"{name} is not at {folder}; write it with `manyheads tokenize FILES --out {folder}`, or name the "
+                        "folder that holds it with MANYHEADS_DATA=FOLDER")
+    return folder
+
+
+def corpus(name: str, root: Path, held: float = 0.0) -> Corpus:
+    """The corpus of that name; `held` > 0 holds out that last part of the training ids in place of the split valid."""
+    folder = place(name, root)
+    if not (folder / "train").is_dir() and (folder / MANIFEST).is_file():
+        raise UserError(f"{folder} holds shards, not splits; write them to {folder / 'train'}")
+    train = Split(*opened(folder / "train"))
+    if held:
+        border = int((1 - held) * len(train.tokens))
+        parts = train.tokens.cut(0, border), train.tokens.cut(border, len(train.tokens))
+        return Corpus(name, folder, Split(train.manifest, parts[0]), Split(train.manifest, parts[1]))
+    if not (folder / "valid").is_dir():
+        raise UserError(f"{folder} has no folder valid; tokenize held-out text into it (--split valid), or write held=0.1 "
+                        "to hold out the last tenth of the training ids")
+    valid = Split(*opened(folder / "valid"))
+    if valid.manifest.digest != train.manifest.digest:
+        one, other = (f"{split.manifest.tokenizer} ({split.manifest.digest[:12]})" for split in (train, valid))
+        raise UserError(f"{folder}: train was made with tokenizer {one} and valid with {other}; tokenize one of them again")
+    return Corpus(name, folder, train, valid)
+
+
+def tokenizer(name: str, root: Path) -> Vocabulary:
+    """The tokenizer of a corpus."""
+    return vocabulary(place(name, root) / "train")

@@ -1,0 +1,147 @@
+"""Documents out of files: plain text, JSON lines, folders of Hugging Face datasets; also in xz, gzip and bzip2.
+
+Where plain text has a document's end has to be said: `blank` (an empty line), `line`, `file`, or the text that stands
+between documents, such as <|endoftext|>."""
+
+from __future__ import annotations
+
+import bz2
+import gzip
+import hashlib
+import json
+import lzma
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import IO, Any
+
+from manyheads.arch.errors import UserError
+from manyheads.data.places import optional
+
+BETWEEN = {"blank": "\n\n", "line": "\n", "file": ""}
+OPENERS: dict[str, Callable[..., Any]] = {".xz": lzma.open, ".gz": gzip.open, ".bz2": bz2.open}
+JSON_LINES = (".jsonl", ".ndjson", ".json")
+TABLES = (".arrow", ".parquet")
+CHUNK = 1 << 20  # characters read at a time
+
+
+def sources(paths: Sequence[Path]) -> list[Path]:
+    """The files to read, in order: those given, and for the folder of a Hugging Face dataset its tables by name."""
+    found: list[Path] = []
+    for path in paths:
+        if path.is_dir():
+            listed = (file for file in path.rglob("*") if file.suffix in TABLES)
+            tables = sorted(file for file in listed if not file.name.startswith("cache-"))
+            if not tables:
+                raise UserError(f"{path} is a folder without .arrow or .parquet files; give a Hugging Face dataset's "
+                                "folder, or the text files themselves")
+            found += tables
+        elif path.is_file():
+            found.append(path)
+        else:
+            raise UserError(f"{path} does not exist; give text files, JSON lines, or a Hugging Face dataset's folder")
+    if not found:
+        raise UserError("no files were given; name at least one to read")
+    return found
+
+
+def kind(path: Path) -> str:
+    """`text`, `json` or `table`, by the name of the file; the ending of a compressed one is left out."""
+    name = Path(path.name).stem if path.suffix in OPENERS else path.name
+    ending = Path(name).suffix
+    return "table" if ending in TABLES else "json" if ending in JSON_LINES else "text"
+
+
+def documents(path: Path, *, between: str | None = None, field: str = "text") -> Iterator[str]:
+    """The documents of one file, white space at both ends removed; an empty one is an empty string."""
+    match kind(path):
+        case "table":
+            return _table(path, field)
+        case "json":
+            return _json_lines(path, field)
+        case _:
+            if between is None:
+                raise UserError(f"{path} is plain text, which does not say where a document ends; write between=blank, "
+                                "line, file, or the text that stands between documents, such as '<|endoftext|>'")
+            return _plain(path, BETWEEN.get(between, between))
+
+
+def digest(path: Path) -> str:
+    """sha256 of a file as it lies there."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _open(path: Path) -> IO[str]:
+    opener = OPENERS.get(path.suffix, open)
+    opened: IO[str] = opener(path, "rt", encoding="utf-8")
+    return opened
+
+
+def _readable(path: Path, parts: Iterator[str]) -> Iterator[str]:
+    """`parts`, and a sentence where the file is damaged or in another encoding."""
+    try:
+        yield from parts
+    except UnicodeDecodeError as error:
+        wrong = error.object[error.start]
+        raise UserError(f"{path} is not UTF-8 ({error.reason}, byte {wrong:#04x}); convert it, say with iconv") from None
+    except (lzma.LZMAError, EOFError, gzip.BadGzipFile, OSError) as error:
+        raise UserError(f"{path} cannot be read to its end: {error}; it is damaged or incomplete") from None
+
+
+def _plain(path: Path, mark: str) -> Iterator[str]:
+    def chunks() -> Iterator[str]:
+        with _open(path) as file:
+            while chunk := file.read(CHUNK if mark else -1):
+                yield chunk
+
+    rest = ""  # the beginning of a document whose end has not been read
+    for chunk in _readable(path, chunks()):
+        *whole, rest = (rest + chunk).split(mark) if mark else (chunk,)
+        for part in whole:
+            yield part.strip()
+    if rest.strip():
+        yield rest.strip()
+
+
+def _json_lines(path: Path, field: str) -> Iterator[str]:
+    def lines() -> Iterator[str]:
+        with _open(path) as file:
+            yield from file
+
+    for number, line in enumerate(_readable(path, lines()), 1):
+        if not line.strip():
+            continue
+        try:
+            found = json.loads(line)
+        except ValueError:
+            raise UserError(f"line {number} of {path} is no JSON: {line[:60]!r}; write one object on each line") from None
+        if not isinstance(found, dict) or field not in found:
+            has = f"it has {', '.join(map(str, found))}" if isinstance(found, dict) else f"it is {line[:60]!r}"
+            raise UserError(f"line {number} of {path} has no field {field!r} ({has}); name the one with the text")
+        if not isinstance(found[field], str):
+            raise UserError(f"field {field!r} in line {number} of {path} is {str(found[field])[:40]!r}, which is no text")
+        yield found[field].strip()
+
+
+def _table(path: Path, field: str) -> Iterator[str]:
+    arrow = optional("pyarrow", "pyarrow", f"reading {path}")
+    if path.suffix == ".parquet":
+        parquet = optional("pyarrow.parquet", "pyarrow", f"reading {path}")
+        file = parquet.ParquetFile(path)
+        names, batches = file.schema_arrow.names, lambda: file.iter_batches(columns=[field])
+    else:
+        optional("pyarrow.ipc", "pyarrow", f"reading {path}")
+        source = arrow.memory_map(str(path))
+        try:
+            reader = arrow.ipc.open_stream(source)
+        except arrow.ArrowInvalid:  # the other of the two formats that end in .arrow
+            opened = arrow.ipc.open_file(source)
+            names = opened.schema.names
+            batches = lambda: (opened.get_batch(i) for i in range(opened.num_record_batches))  # noqa: E731
+        else:
+            names, batches = reader.schema.names, lambda: reader
+    if field not in names:
+        raise UserError(f"{path} has no column {field!r}; it has {', '.join(names)}: name the one with the text")
+    for batch in batches():
+        for text in batch.column(batch.schema.get_field_index(field)).to_pylist():
+            yield (text or "").strip()

@@ -1,0 +1,132 @@
+"""Batches, loss and metrics of a GLUE task."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+from torch.nn import functional
+
+from manyheads.arch.errors import UserError
+from manyheads.data.order import Order
+from manyheads.data.pixels import upload
+from manyheads.data.shapes import Indices
+from manyheads.data.text.glue import GlueSet
+from manyheads.data.text.pairs import Encoded
+
+from . import glue_scores as scored
+from .held import dealt
+from .text import EVALUATED
+
+
+@dataclass(frozen=True)
+class GlueWork:
+    """Sentence classification on a device. A sample is one example, measured in the tokens it is padded to."""
+
+    task: GlueSet
+    train: Encoded
+    held: tuple[Encoded, ...]
+    order: Order
+    segments: bool
+    per_sample: int
+    device: torch.device
+    unit: str = "tokens"
+    waited: float = 0.0
+
+    @property
+    def samples(self) -> int:
+        """Examples in an epoch."""
+        return len(self.train.labels)
+
+    @property
+    def better(self) -> tuple[str, str]:
+        """The metric that GLUE reports for this task."""
+        return self.task.metric, "up"
+
+    def batch(self, step: int, rows: range) -> tuple[Tensor, ...]:
+        """Ids, which of them are real, segment types where asked for, and labels."""
+        return self.rows(self.train, self.order.at(self.order.places(step, rows)))
+
+    def rows(self, source: Encoded, numbers: Indices) -> tuple[Tensor, ...]:
+        """The examples of these numbers, as a model takes them; labels last."""
+        places = np.arange(self.per_sample)
+        real = places < source.lengths[numbers][:, None]
+        inputs = [source.ids[numbers].astype(np.int64), real]
+        if self.segments:
+            inputs.append(((places >= source.parts[numbers][:, None]) & real).astype(np.int64))
+        labels = source.labels[numbers]
+        inputs.append(labels if self.task.classes else labels.astype(np.float32))
+        return tuple(upload(part, self.device) for part in inputs)
+
+    def loss(self, model: nn.Module, *batch: Tensor) -> Float[Tensor, ""]:
+        """Cross-entropy, or the squared error of a score."""
+        *inputs, labels = batch
+        outputs = model(*inputs).float()
+        if not self.task.classes:
+            return functional.mse_loss(outputs[:, 0], labels)
+        return functional.cross_entropy(outputs, labels)
+
+    def tally(self, model: nn.Module, share: tuple[int, int] = (0, 1)) -> dict[str, Tensor]:
+        """The outputs for a part of each held-out file at their places, zeros elsewhere: added up, all outputs."""
+        found = {}
+        for number, source in enumerate(self.held):
+            count = len(source.labels)
+            whole = torch.zeros(count, self.task.outputs, dtype=torch.float64, device=self.device)
+            for numbers, counts in dealt(count, max(1, EVALUATED // self.per_sample), share):
+                *inputs, _ = self.rows(source, numbers)
+                with torch.no_grad():
+                    outputs = model(*inputs).double()
+                kept = upload(np.flatnonzero(counts), self.device)
+                whole[upload(numbers[counts], self.device)] = outputs[kept]
+            found[f"outputs{number}"] = whole
+        return found
+
+    def score(self, tally: dict[str, Tensor]) -> dict[str, float]:
+        """The metric that GLUE reports and its companions on the first held-out file, and a standard error: binomial, of
+        the accuracy; of a correlation where the task is a score. MNLI's other genres are `accuracy_mismatched`."""
+        outputs, true = tally["outputs0"].cpu().numpy(), self.held[0].labels
+        if not np.isfinite(outputs).all():
+            return dict.fromkeys(("loss", self.task.metric, "standard_error"), math.nan)
+        if not self.task.classes:
+            answers = outputs[:, 0]
+            linear = scored.pearson(answers, true)
+            return {"loss": float(((answers - true) ** 2).mean()), "pearson": linear,
+                    "spearman": scored.spearman(answers, true),
+                    "standard_error": scored.correlation_error(linear, len(true))}  # fmt: skip
+        found, right = outputs.argmax(axis=1), torch.from_numpy(true)
+        share = scored.accuracy(found, true)
+        out = {"loss": float(functional.cross_entropy(torch.from_numpy(outputs), right)), "accuracy": share}
+        if self.task.metric == "f1":
+            out["f1"] = scored.f1(found, true)
+        if self.task.metric == "mcc":
+            out["mcc"] = scored.matthews(found, true)
+        for number in range(1, len(self.held)):
+            answers = tally[f"outputs{number}"].cpu().numpy().argmax(axis=1)
+            out["accuracy_mismatched"] = scored.accuracy(answers, self.held[number].labels)
+        return out | {"standard_error": scored.binomial_error(share, len(true))}
+
+    def probe_batch(self, size: int) -> Tensor:
+        """The `size` longest held-out examples, cut to the shortest of them: nothing is padded."""
+        source = self.held[0]
+        if size > len(source.labels):
+            raise UserError(f"a probe on {size} examples: {len(source.labels)} are held out; write at most that many")
+        longest = np.argsort(-source.lengths, kind="stable")[:size]
+        return upload(source.ids[longest, : source.lengths[longest].min()].astype(np.int64), self.device)
+
+    def trivial(self) -> dict[str, float]:
+        """What the training set's most frequent class scores with its frequencies as chances, or its mean score."""
+        labels, true = self.train.labels, self.held[0].labels
+        if not self.task.classes:
+            return {"loss": float(((labels.mean() - true) ** 2).mean()), "pearson": 0.0, "spearman": 0.0}
+        chances = (np.bincount(labels, minlength=self.task.outputs) + 1) / (len(labels) + self.task.outputs)
+        most = np.full_like(true, int(chances.argmax()))
+        out = {"loss": float(-np.log(chances[true]).mean()), "accuracy": scored.accuracy(most, true)}
+        if self.task.metric == "f1":
+            out["f1"] = scored.f1(most, true)
+        if self.task.metric == "mcc":
+            out["mcc"] = 0.0
+        return out

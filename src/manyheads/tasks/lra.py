@@ -1,0 +1,204 @@
+"""The five long-range tasks (LRA, 2011.04006): ListOps, Text, Retrieval, Image and Pathfinder.
+
+Every one runs offline: ListOps and Pathfinder are generated, texts and pairs of texts can be (`data="made"`), and the
+embedded images stand in for CIFAR-10. `train.recipes_lra` has the published settings.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from manyheads.arch.errors import UserError
+from manyheads.data.augment import between
+from manyheads.data.catalog import image_set
+from manyheads.data.lra import bytes_text, listops, pixels, retrieval
+from manyheads.data.lra.listops import Grammar
+from manyheads.data.lra.pathfinder import Scene
+from manyheads.data.lra.sequences import Sequences
+from manyheads.data.lra.words import Topics
+
+from .lra_task import LraTask, MadeTask
+from .lra_work import Form
+
+VALUES = 256  # of a byte
+TREES, SCENE, TOPICS, TWO_TOPICS = Grammar(), Scene(), Topics(taste=0.5), Topics(count=2)
+PADDED = 1  # in texts byte b is the id b + 1, and 0 fills up
+
+
+@dataclass(frozen=True, kw_only=True)
+class ListOps(MadeTask):
+    """Evaluate nested MIN, MAX, MED and SM of digits; 10 classes, 16 ids. Sequences are filled up to `tokens`."""
+
+    grammar: Grammar = TREES
+    tokens: int = 2048
+    train: int = 96_000
+    valid: int = 2_000
+    test: int = 2_000
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        _record("ListOps.grammar", self.grammar, Grammar)
+        between("ListOps.tokens", self.tokens, 1, whole=True)
+        if self.grammar.longest > self.tokens:
+            raise UserError(f"ListOps.tokens is {self.tokens} and its sequences are up to {self.grammar.longest} long; one "
+                            f"that is cut has no value: write tokens={self.grammar.longest} or more")
+
+    @property
+    def form(self) -> Form:
+        """What a model is given and asked for."""
+        return Form(listops.VOCAB, self.tokens, listops.CLASSES)
+
+    @property
+    def made(self) -> tuple[str, Grammar]:
+        """Its samples are always generated."""
+        return "listops", self.grammar
+
+
+@dataclass(frozen=True, kw_only=True)
+class Pathfinder(MadeTask):
+    """Say whether two dots are the ends of one dashed contour: the picture's grey pixels in a row, 256 ids, none of them
+    padding; 2 classes."""
+
+    scene: Scene = SCENE
+    train: int = 160_000
+    valid: int = 20_000
+    test: int = 20_000
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        _record("Pathfinder.scene", self.scene, Scene)
+
+    @property
+    def form(self) -> Form:
+        """What a model is given and asked for."""
+        return Form(VALUES, self.scene.side**2, 2, padded=False)
+
+    @property
+    def made(self) -> tuple[str, Scene]:
+        """Its samples are always generated."""
+        return "pathfinder", self.scene
+
+
+@dataclass(frozen=True, kw_only=True)
+class TextTask(MadeTask):
+    """A task on texts, byte by byte: real ones, named by `data`, or documents of made-up words (`made`: `topics` says
+    which). At most `longest` bytes of a text are read; sequences are filled up to `tokens`."""
+
+    data: str = "made"
+    topics: Topics = TOPICS
+    longest: int = 4000
+    tokens: int = 4096
+
+    def __post_init__(self) -> None:
+        name = type(self).__name__
+        if self.data not in ("made", self.real):
+            raise UserError(f"{name}.data is {self.data!r}; write 'made' or {self.real!r}")
+        super().__post_init__()
+        _record(f"{name}.topics", self.topics, Topics)
+        between(f"{name}.tokens", self.tokens, 1, whole=True)
+        between(f"{name}.longest", self.longest, 1, self.tokens, whole=True)
+        if self.data == "made" and self.topics.longest > self.longest:
+            raise UserError(f"{name}.topics makes documents of up to {self.topics.longest} bytes, and {self.longest} are "
+                            f"read; write topics with longest={self.longest}")
+
+    @property
+    def real(self) -> str:
+        """The name of the real texts."""
+        raise NotImplementedError
+
+
+@dataclass(frozen=True, kw_only=True)
+class ByteText(TextTask):
+    """Classify a text: `imdb` reviews as negative or positive, or made-up documents by their topic."""
+
+    topics: Topics = TWO_TOPICS
+    train: int = 25_000
+    valid: int = 2_500
+    test: int = 25_000
+
+    @property
+    def real(self) -> str:
+        """The name of the real texts."""
+        return "imdb"
+
+    @property
+    def form(self) -> Form:
+        """What a model is given and asked for."""
+        return Form(VALUES + PADDED, self.tokens, self.topics.count if self.data == "made" else 2, shift=PADDED)
+
+    @property
+    def made(self) -> tuple[str, Topics] | None:
+        """How samples are generated; None where they are read."""
+        return ("text", self.topics) if self.data == "made" else None
+
+    def splits(self, root: Path) -> dict[str, Sequences]:
+        """The documents that were made, or the reviews, with a validation split taken from training."""
+        if self.data == "made":
+            return super().splits(root)
+        return {name: split.cut(self.longest) for name, split in bytes_text.imdb(root).items()}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Retrieval(TextTask):
+    """Say whether two documents belong together: `aan` papers by citation, or made-up ones by their topic."""
+
+    train: int = 20_000
+    valid: int = 2_000
+    test: int = 2_000
+
+    @property
+    def real(self) -> str:
+        """The name of the real texts."""
+        return "aan"
+
+    @property
+    def form(self) -> Form:
+        """What a model is given and asked for."""
+        return Form(VALUES + PADDED, self.tokens, 2, documents=2, shift=PADDED)
+
+    @property
+    def made(self) -> tuple[str, Topics] | None:
+        """How samples are generated; None where they are read."""
+        return ("retrieval", self.topics) if self.data == "made" else None
+
+    def splits(self, root: Path) -> dict[str, Sequences]:
+        """The pairs that were made, or those of papers."""
+        return super().splits(root) if self.data == "made" else retrieval.aan(root, self.longest)
+
+
+@dataclass(frozen=True, kw_only=True)
+class PixelRow(LraTask):
+    """Classify an image as its grey pixels in a row: LRA's Image with `cifar10` (1,024 tokens), offline the embedded
+    Fashion-MNIST (784). 256 ids, none of them padding."""
+
+    data: str = "fashion_mnist"
+    train: int = 45_000
+    valid: int = 5_000
+    test: int = 10_000
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not isinstance(self.data, str) or image_set(self.data).streamed:
+            raise UserError(f"PixelRow.data is {self.data!r}; write a dataset in memory: cifar10, cifar10_q5 or "
+                            "fashion_mnist")
+
+    @property
+    def form(self) -> Form:
+        """What a model is given and asked for."""
+        known = image_set(self.data)
+        return Form(VALUES, known.size**2, known.classes, padded=False)
+
+    def splits(self, root: Path) -> dict[str, Sequences]:
+        """The pixels, with a validation split taken from training."""
+        return pixels.pixels(self.data, root)
+
+
+def _record(name: str, value: Any, kind: type) -> None:
+    if not isinstance(value, kind):
+        raise UserError(f"{name} is {value!r}; write {kind.__name__}(...)")
+
+
+TASKS: dict[str, type[LraTask]] = {kind.__name__: kind for kind in (ListOps, ByteText, Retrieval, PixelRow, Pathfinder)}
+PARTS: dict[str, type] = {kind.__name__: kind for kind in (Grammar, Topics, Scene)}  # records inside a task

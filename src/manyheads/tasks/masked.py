@@ -1,0 +1,129 @@
+"""`MaskedLanguage`: predict hidden tokens, exactly a quarter of each sequence."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+
+from manyheads.arch.errors import UserError
+from manyheads.arch.parts import Masked
+from manyheads.arch.spec import Arch
+from manyheads.data.augment import between
+from manyheads.data.pixels import upload
+from manyheads.data.text.masking import Hiding, hiding
+from manyheads.data.text.pack import Packed
+from manyheads.nn.loss import IGNORED
+
+from .held import dealt
+from .text import EVALUATED, PackedText
+
+Ids = Int[Tensor, "batch tokens"]
+
+
+@dataclass(frozen=True)
+class MaskedLanguage(PackedText):
+    """Predict hidden tokens of packed text (sparse prediction: the vocabulary's matrix sees those alone).
+
+    Exactly round(`share` x tokens) of each sequence are chosen: 80 % stand behind the mask token, 10 % behind a random one,
+    10 % as they are, rounded (26, 3 and 3 of 32). `protect` never chooses what stands between documents; Crammed BERT's
+    code does choose it (`protect=False`). Held-out sequences are hidden in the same way every time."""
+
+    share: float = 0.25
+    protect: bool = True
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        between("MaskedLanguage.share", self.share, 0.01, 0.9)
+        if not isinstance(self.protect, bool):
+            raise UserError(f"MaskedLanguage.protect is {self.protect!r}; write True or False")
+
+    def check(self, arch: Arch) -> None:
+        """Refuse a model that predicts no masked tokens of this vocabulary and length."""
+        self._check(arch, Masked, "crammed_bert or bert")
+
+    def open(self, device: torch.device, seed: int, batch: int, *, root: Path | None = None) -> MaskedWork:
+        """The ids, memory-mapped."""
+        between("batch", batch, 1, whole=True)
+        found = self._corpus(root)
+        roles = found.roles
+        if "mask" not in roles:
+            manifest = found.train.manifest
+            raise UserError(f"{self.data} was made with tokenizer {manifest.tokenizer}, which has no <mask> or [MASK]; "
+                            "tokenize with one that has, such as a WordPiece")
+        kept = tuple(sorted({roles[name] for name in ("pad", "end", "cls", "sep", "mask") if name in roles}))
+        hide = hiding(self.tokens, self.share, roles["mask"], self.ids, kept if self.protect else ())
+        train = Packed(found.train.tokens, self.tokens, 0, self.order, seed, batch)
+        held = Packed(found.held.tokens, self.tokens, 0, "given", 0, 1)
+        count = min(held.samples, self.test_limit or held.samples)
+        return MaskedWork(train, held, count, hide, seed, device, self.tokens)
+
+
+@dataclass(frozen=True)
+class MaskedWork:
+    """Masked-token prediction on a device; a sample is a sequence, measured in all its tokens."""
+
+    train: Packed
+    held: Packed
+    held_count: int
+    hide: Hiding
+    seed: int
+    device: torch.device
+    per_sample: int
+    unit: str = "tokens"
+    better: tuple[str, str] = ("loss", "down")
+    waited: float = 0.0
+
+    @property
+    def samples(self) -> int:
+        """Sequences in an epoch."""
+        return self.train.samples
+
+    def batch(self, step: int, rows: range) -> tuple[Ids, Ids, Ids]:
+        """Ids of these rows with some hidden, the positions of those, and what stood there."""
+        places = self.train.order.places(step, rows)
+        hidden, at, targets = self.hide(self.train.batch(step, rows), places, self.seed)
+        return upload(hidden, self.device), upload(at, self.device), upload(targets, self.device)
+
+    def loss(self, model: nn.Module, *batch: Tensor) -> Float[Tensor, ""]:
+        """Mean cross-entropy of the hidden tokens, in nats."""
+        ids, at, targets = batch
+        found: Tensor = model(ids, at=at, targets=targets)
+        return found
+
+    def tally(self, model: nn.Module, share: tuple[int, int] = (0, 1)) -> dict[str, Tensor]:
+        """Sums of losses and hidden tokens over a part of the held-out sequences."""
+        sums = torch.zeros(2, dtype=torch.float64, device=self.device)
+        for numbers, counts in dealt(self.held_count, max(1, EVALUATED // self.per_sample), share):
+            hidden, at, targets = self.hide(self.held.block(numbers), numbers, 0)
+            tokens = int(counts.sum()) * self.hide.chosen
+            targets = np.where(counts[:, None], targets, IGNORED)
+            with torch.no_grad():
+                mean = model(upload(hidden, self.device), at=upload(at, self.device), targets=upload(targets, self.device))
+            sums += torch.stack((mean.double() * tokens, torch.full_like(mean, tokens).double()))
+        return {"loss": sums[0], "tokens": sums[1]}
+
+    def score(self, tally: dict[str, Tensor]) -> dict[str, float]:
+        """Nats a hidden token, and perplexity."""
+        return scores(float(tally["loss"]) / float(tally["tokens"]))
+
+    def probe_batch(self, size: int) -> Ids:
+        """The first `size` held-out sequences, some tokens hidden."""
+        if size > self.held_count:
+            raise UserError(f"a probe on {size} sequences: {self.held_count} are held out; write at most that many")
+        numbers = np.arange(size)
+        return upload(self.hide(self.held.block(numbers), numbers, 0)[0], self.device)
+
+    def trivial(self) -> dict[str, float]:
+        """What equal logits score."""
+        return scores(math.log(self.hide.vocab))
+
+
+def scores(loss: float) -> dict[str, float]:
+    """A loss of so many nats a token, and as a perplexity."""
+    return {"loss": loss, "perplexity": math.exp(min(loss, 700))}

@@ -1,0 +1,79 @@
+"""Fine-tuning: a run that starts from trained weights. They become its checkpoint of step 0, from which `train` goes on,
+so that stopping, resuming and several processes work as ever."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from manyheads.arch import record
+from manyheads.arch.errors import UserError
+from manyheads.data.text.documents import digest
+from manyheads.models.store import RECORD, WEIGHTS, read_weights
+from manyheads.runs import Run
+
+from . import checkpoint
+from .average import Average
+from .guard import Losses
+from .loop import train
+from .optimizer import adamw, prepare
+from .parallel import Ranks
+from .place import place
+from .recipe import Recipe
+from .state import State
+
+
+def weights_digest(model: Path | str) -> str:
+    """sha256 of the weights in a model's folder: what a task's field `weights` states."""
+    path = Path(model) / WEIGHTS
+    if not path.is_file():
+        raise UserError(f"{path} does not exist; give the folder of a saved model, such as a finished run's `model`")
+    return digest(path)
+
+
+def finetune(run: Run, model: Path | str, **how: Any) -> dict[str, Any]:
+    """Train `run` from the weights in the folder `model`; `how` as in `train`. Called again, it goes on."""
+    begin(run, model)
+    return train(run, **how)
+
+
+def begin(run: Run, model: Path | str) -> None:
+    """Give a run that has not begun the weights in the folder `model`; one that has begun is left as it is.
+
+    The run's task states their sha256 as `weights`, so that runs from other weights are other runs. What has another shape
+    or name there, the head, is drawn from the seed."""
+    if run.result is not None or os.environ.get("RANK", "0") != "0":  # of several processes the first one writes
+        return
+    stated, found = run.spec.task.get("weights"), weights_digest(model)
+    if stated != found:
+        raise UserError(f"{Path(model) / WEIGHTS} has sha256 {found[:12]}, and the run's task says weights="
+                        f"{str(stated)[:12]!r}; write weights={found!r} there, or give the right model")
+    ranks = Ranks(torch.device("cpu"))
+    with run.locked():
+        if checkpoint.newest(run.checkpoints, run.id, lambda _: None, ranks) is not None:
+            return
+        recipe = Recipe.from_dict(run.spec.recipe)
+        built = place(run.spec.arch, recipe.rates, run.spec.seed, ranks)
+        _fill(built, Path(model))
+        average = Average(built, recipe.ema) if recipe.ema else None
+        optimizer = adamw(built, recipe)
+        prepare(built, optimizer, 0)
+        State(run, ranks, built, optimizer, average, Losses(recipe.log_every, float("inf"), ranks)).save(0.0)
+
+
+def _fill(built: nn.Module, folder: Path) -> None:
+    """Everything but the head has to be there; of the head, what is there in the same shape: its norm."""
+    state = read_weights(folder / WEIGHTS)
+    own: dict[str, Tensor] = built.state_dict()
+    fits = {name: tensor for name, tensor in state.items() if name in own and tensor.shape == own[name].shape}
+    lacking = [name for name in own if name not in fits and not name.startswith("head.")]
+    if lacking:
+        there = record.load(folder / RECORD)
+        shape = tuple(own[lacking[0]].shape)
+        raise UserError(f"{folder} holds a {there.family} model without {lacking[0]} of shape {shape} ({len(lacking)} such "
+                        "tensors); fine-tune a model of the same width, depth and vocabulary")
+    built.load_state_dict(own | fits)
