@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+import math
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from manyheads.experiments.experiment import Experiment, folder, specs
@@ -27,6 +28,7 @@ def spectra(log_kappa: float, layers: int = 3, points: int = EVALUATIONS) -> lis
     """kappa that falls to exp(log_kappa), with a little to each layer."""
     middle = (layers - 1) / 2
     return [{"step": 10 * i, "kind": "softmax", "layer": layer, "gaussian_log_kappa": 1.0,
+             "mean_kappa": math.exp(log_kappa + 1), "head_correlation": None,
              "log_kappa": log_kappa + (points - i) / 5 + layer - middle}
             for i in range(points + 1) for layer in range(layers)]  # fmt: skip
 
@@ -60,16 +62,25 @@ def comparison(root: Path, experiment: Experiment, scale: str, top1: dict[str, S
     return runs
 
 
+def put(path: Path, spec: RunSpec, top1: float, log_kappa: float = 5.0, points: int = EVALUATIONS) -> None:
+    """A finished run, written without waiting for the disk."""
+    path.mkdir(parents=True)
+    (path / "spec.json").write_text(json.dumps(spec.to_dict() | {"id": spec.id}))
+    (path / "metrics.jsonl").write_text("".join(json.dumps(record) + "\n" for record in metrics(top1, points)))
+    (path / "spectra.jsonl").write_text("".join(json.dumps(record) + "\n" for record in spectra(log_kappa)))
+    (path / "result.json").write_text(json.dumps({"schema": 1, "id": spec.id, "result": result(top1, 9.0)}))
+
+
+def quick(root: Path, experiment: Experiment, scale: str, top1: Callable[[RunSpec], float]) -> None:
+    """Every run of an experiment, with the accuracy that `top1` says."""
+    for spec in specs(experiment, scale):
+        put(folder(root, spec), spec, top1(spec))
+
+
 def many(root: Path, spec: RunSpec, arms: int, seeds: int) -> None:
-    """Thousands of finished runs, written without waiting for the disk."""
+    """Thousands of finished runs."""
     for arm in range(arms):
         for seed in range(seeds):
             label = {"experiment": "many", "scale": "small", "arm": f"arm{arm}"}
             one = RunSpec(spec.arch, spec.task, spec.recipe, seed, label)
-            path = root / f"arm{arm}-s{seed}"
-            path.mkdir(parents=True)
-            top1 = 0.5 + 0.01 * arm + 0.001 * (seed % 7)
-            (path / "spec.json").write_text(json.dumps(one.to_dict() | {"id": one.id}))
-            (path / "metrics.jsonl").write_text("".join(json.dumps(record) + "\n" for record in metrics(top1, 50)))
-            (path / "spectra.jsonl").write_text("".join(json.dumps(record) + "\n" for record in spectra(5.0)))
-            (path / "result.json").write_text(json.dumps({"schema": 1, "id": one.id, "result": result(top1, 9.0)}))
+            put(root / f"arm{arm}-s{seed}", one, 0.5 + 0.01 * arm + 0.001 * (seed % 7), points=50)

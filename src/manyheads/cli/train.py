@@ -22,7 +22,7 @@ def train(
     model: Annotated[str | None, typer.Argument(help="A zoo name, paper:ROW, a saved arch.json, an arm demo:lean.")] = None,
     task: Annotated[str | None, typer.Option(help="What to train it on: images, another task, a file of JSON.")] = None,
     data: Annotated[str | None, typer.Option(help="Dataset: fashion_mnist (embedded), cifar10, folder:NAME, ...")] = None,
-    recipe: Annotated[str | None, typer.Option(help="A file of JSON, or table6, table6_large.")] = None,
+    recipe: Annotated[str | None, typer.Option(help="A file of JSON, or a name: table6, stories, crammed, ...")] = None,
     steps: Annotated[int | None, typer.Option(help="Training steps, as the budget.")] = None,
     basis: Annotated[str | None, typer.Option(help="Another budget: epochs=20, samples=1e6, flops=1e15, seconds=9")] = None,
     batch: Annotated[int | None, typer.Option(help="Samples of a step, over all processes.")] = None,
@@ -110,13 +110,16 @@ def _model(name: str) -> Any:
 
 
 def _fitted(arch: Any, task: Any) -> Any:
-    """The model for this task's images and classes."""
+    """The model for this task's data: image size and classes, vocabulary and length."""
     from manyheads.tasks import Images
 
-    fitted: Any = task.fit(arch) if isinstance(task, Images) else arch
+    fitted: Any = task.fit(arch) if hasattr(task, "fit") else arch  # points and measurements fit as they are, or not
     if fitted != arch and os.environ.get("RANK", "0") == "0":
-        side, channels, classes = fitted.embed.image, fitted.embed.channels, fitted.head.classes
-        print(f"the model is built for {side} px, {channels} channels and {classes} classes", file=sys.stderr)
+        told = f"{type(task).__name__}: embedding and head are its own"
+        if isinstance(task, Images):
+            embed = fitted.embed
+            told = f"{embed.image} px, {embed.channels} channels and {fitted.head.classes} classes"
+        print(f"the model is built for {told}", file=sys.stderr)
     task.check(fitted)
     return fitted
 
@@ -128,7 +131,11 @@ def _recipe(name: str | None) -> dict[str, Any]:
         from manyheads.train.table6 import table6
 
         return table6("large" if name == "table6_large" else "base").to_dict()
-    return _object(Path(name), "--recipe", "or table6, table6_large")
+    from manyheads.train.recipes_text import NAMED
+
+    if name in NAMED:
+        return NAMED[name][0]().to_dict()
+    return _object(Path(name), "--recipe", f"or table6, table6_large, {', '.join(NAMED)}")
 
 
 def _task(name: str | None, data: str | None, recipe: str | None) -> dict[str, Any]:
@@ -137,7 +144,11 @@ def _task(name: str | None, data: str | None, recipe: str | None) -> dict[str, A
         from manyheads.train.table6 import table6_task
 
         return tasks.to_dict(table6_task())
-    from manyheads.tasks import TASKS
+    from manyheads.tasks import TASKS, to_dict
+    from manyheads.train.recipes_text import NAMED
+
+    if name is None and data is None and recipe in NAMED:
+        return to_dict(NAMED[recipe][1]())
 
     names = {known.lower(): known for known in TASKS}
     asked = (name or "images").lower()

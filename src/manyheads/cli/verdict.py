@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from manyheads.report.gather import Section
+from manyheads.report.ledger import ledger, tally
 from manyheads.report.summary import conclusion, table
 
 WIDE = 100  # columns of a terminal that has room for everything
-SPARED = ("inner", "seeds")
+SPARED = ("inner", "seeds", "paper")
 SHORT = {"parameters": "params"}
 
 
@@ -19,7 +22,9 @@ def show(section: Section) -> None:
     rows = table(section)
     title = " ".join(filter(None, [section.name or "single runs", section.scale, section.basis]))
     drawn = Table(title=title, title_justify="left", box=None, header_style="bold", padding=(0, 1, 0, 0))
-    heads = [head for head in (rows[0] if rows else {}) if console.width >= WIDE or head not in SPARED]
+    heads = list(rows[0] if rows else {})
+    heads = heads[: heads.index("seeds") + 1] if heads else []  # further scores are on the page
+    heads = [head for head in heads if console.width >= WIDE or head not in SPARED]
     for head in heads:
         drawn.add_column(SHORT.get(head, head), justify="left" if head == "arm" else "right", no_wrap=True)
     for row in rows:
@@ -31,3 +36,10 @@ def show(section: Section) -> None:
         console.print()
     for line in told:
         console.print(f"- {line}", highlight=False, markup=False)
+
+
+def claims(sections: Sequence[Section]) -> None:
+    """Print how the claims came out, in one line; nothing for runs that speak of none."""
+    line = tally(ledger(sections))
+    if line and len(sections) > 1:
+        print(f"\n{line}")

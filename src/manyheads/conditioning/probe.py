@@ -82,15 +82,15 @@ def probe(
     """One record for every attention that ran, in the order of the forward; class attention (one row) is left out.
 
     `batch` is a tensor, a tuple of arguments or a mapping of keyword arguments. `mask` is True at real tokens; without it
-    a mapping's own `attention_mask` serves. The forward is eager, in evaluation mode and in float32, whatever the model's
-    precision; `detail` adds attention entropy, kappa of tokens, values and MLP, `jacobian` the extreme singular values of
-    every attention's Jacobian on the first sample. `taps` names sites that the table does not know. Under FSDP every rank
-    has to call it."""
+    a mapping's own `attention_mask` or `mask` serves. The forward is eager, in evaluation mode and in float32, whatever
+    the model's precision; `detail` adds attention entropy, kappa of tokens, values and MLP, `jacobian` the extreme
+    singular values of every attention's Jacobian on the first sample. `taps` names sites that the table does not know.
+    Under FSDP every rank has to call it."""
     module = unwrap(model)
     places = find(module, taps)
     first = next(module.parameters(), None)
     args, kwargs = arguments(batch, None if first is None else first.device)
-    given = kwargs.get("attention_mask") if mask is None else mask
+    given = kwargs.get("attention_mask", kwargs.get("mask")) if mask is None else mask
     real = given.bool().flatten(0, -2) if isinstance(given, Tensor) and given.ndim in (2, 3) else None
     with untouched(module):
         with listening(module, places, detail=detail) as calls:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from manyheads.arch.errors import UserError, nearest
 
 from .demo import DEMO
 from .experiment import Experiment
+from .first_paper import FIRST, Catalogue
 from .rank_paper import RANK
 
-EXPERIMENTS: dict[str, Experiment] = {experiment.name: experiment for experiment in (DEMO, *RANK)}
+EXPERIMENTS: Mapping[str, Experiment] = Catalogue({experiment.name: experiment for experiment in (DEMO, *RANK)}, FIRST)
 
 
 def get(name: str) -> Experiment:

@@ -1,116 +1,165 @@
-"""The figures of a section: the headline over steps, kappa over steps beside its prediction, the headline against size."""
+"""The figures of a section: the headline over what the arms differ in, over steps, against size and against kappa."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping, Sequence
 
 from manyheads.arch.params import params
 from manyheads.experiments.statistics import mean, spread
-from manyheads.experiments.verdict import SHARES
+from manyheads.experiments.trend import LEAST, trend
+from manyheads.experiments.verdict import seeds
 
 from . import words
-from .gather import ArmRuns, Section, Trained
-from .svg import Chart, Dot, Line, Point, thin
+from .chart import Chart, Dot, Figure, Line, Point
+from .curves import SEEDS, axis_name, is_kappa, lines, plain, short, shown, swept_chart, through, whole
+from .factors import Sweep, sweep
+from .figures_kappa import kappa_figures
+from .gather import ArmRuns, Section
+from .measured import KIND, LARGEST
 
-POINTS = 4000  # of one figure, shared among its lines: a page of thousands of runs stays small
-SEEDS = 8  # more lines of single seeds than that hide the mean
+NAMED, MEASURES = 8, 8  # arms that have room for their names in a figure; figures of measurements without training
+STRETCH = 4.0  # by how much the paper's values may stretch an axis
 
 
-def figures(section: Section) -> list[tuple[Chart, str]]:
-    """Every figure that the section's runs have numbers for, with its caption."""
+def figures(section: Section) -> list[Figure]:
+    """Every figure that the section's runs have numbers for."""
     metric, _ = section.headline
-    made = [over_steps(section, metric), *kappas(section), against_params(section, metric)]
-    return [(chart, caption) for chart, caption in made if chart.lines or chart.dots]
+    swept = sweep(section.arms)
+    trained = any(run.measured.curve for run in section.runs)
+    every = dict.fromkeys([metric, *(name for run in section.runs for name in run.measured.scores)])
+    shown = [metric] if trained else [name for name in every if not is_kappa(name)][:MEASURES]  # kappa has its own figures
+    made = [over_factor(section, name, swept) for name in shown] if swept else []
+    made += [over_steps(section, metric), *(against_params(section, name) for name in shown if trained or not swept),
+             *kappa_figures(section, swept), against_kappa(section, metric), as_printed(section, metric)]  # fmt: skip
+    return [figure for figure in made if figure.chart.dots or _runs_along(figure.chart)]
 
 
-def _lines(arms: Sequence[ArmRuns], points: Callable[[Trained], Sequence[Point]]) -> list[Line]:
-    """Each arm's mean over seeds, at the steps that all its seeds have, and the seeds themselves, faint."""
-    total = sum(len(arm.runs) + 1 for arm in arms)
-    limit = max(8, POINTS // max(1, total))
-    lines = []
-    for colour, arm in enumerate(arms):
-        curves = {run.seed: dict(points(run)) for run in arm.runs if points(run)}
-        if not curves:
-            continue
-        finished = [curves[run.seed] for run in arm.done if run.seed in curves] or list(curves.values())
-        shared = sorted(set.intersection(*(set(curve) for curve in finished)))
-        middle = [(x, mean([curve[x] for curve in finished])) for x in shared]
-        lines.append(Line(thin(middle, limit), colour, title=f"{arm.name}, mean of {len(finished)}"))
-        if 1 < len(curves) <= SEEDS:
-            lines += [Line(thin(sorted(curve.items()), limit), colour, faint=True, title=f"{arm.name}, seed {seed}")
-                      for seed, curve in curves.items()]
-    return lines
+def _runs_along(chart: Chart) -> bool:
+    """Whether its lines lead anywhere: a single step is no curve."""
+    return any(len({x for x, _ in line.points}) > 1 for line in chart.lines)
 
 
-def over_steps(section: Section, metric: str) -> tuple[Chart, str]:
+def over_steps(section: Section, metric: str) -> Figure:
     """The headline metric at each evaluation."""
-    percent = metric in SHARES
-    lines = _lines(section.arms, lambda run: run.measured.curve)
-    chart = Chart(f"{metric} over steps", "step", f"{metric}, %" if percent else metric, lines,
-                  show_x=_whole, show_y=_percent if percent else _plain)  # fmt: skip
-    return chart, f"{metric} on held-out data. Strong lines are means over seeds, faint ones single seeds."
+    drawn = lines(section.arms, lambda run: run.measured.curve)
+    return _figure(section, Chart(f"{metric} over steps", "step", axis_name(metric), drawn, log_y=is_kappa(metric),
+                                  show_x=whole, show_y=shown(metric)),
+                   f"{metric} on held-out data. Strong lines are means over seeds, faint ones single seeds.")  # fmt: skip
 
 
-def kappas(section: Section) -> list[tuple[Chart, str]]:
-    """kappa over steps, one figure for each kind of attention; the prediction of each arm dotted."""
-    kinds = list(dict.fromkeys(kind for run in section.runs for kind in run.measured.kappa))
-    made = []
-    for kind in kinds:
-        lines = _lines(section.arms, lambda run, kind=kind: _kappas(run, kind))  # type: ignore[misc]
-        lines += [line for colour, arm in enumerate(section.arms) if (line := _predicted(arm, colour, kind)) is not None]
-        name = "kappa" if len(kinds) == 1 else f"kappa, {kind}"
-        chart = Chart(f"{name} over steps", "step", name, lines, log_y=True, show_x=_whole, show_y=_plain)
-        made.append((chart, "Condition number of the concatenated heads on held-out data: geometric mean over samples and "
-                            "layers, at step 0 and during training. Dotted: what independent normal entries of the same "
-                            "shape would give."))  # fmt: skip
-    return made
+def over_factor(section: Section, metric: str, swept: Sweep) -> Figure:
+    """The final headline against what the arms differ in, a line for each series, the paper's values hollow."""
+    found = {arm.name: list(arm.values(metric).values()) for arm in section.arms}
+    means = {name: mean(values) for name, values in found.items() if values}
+    spreads = {name: spread(values) for name, values in found.items()}
+    paper, said = paper_values(section, metric, list(means.values()))
+    drawn, dots = through(swept, means, spreads, lambda value: words.score(value, metric))
+    paper_lines, paper_dots = through(swept, paper, {}, lambda value: words.score(value, metric), printed=True)
+    return Figure(swept_chart(f"{metric} over {swept.x}", swept, axis_name(metric), [*drawn, *paper_lines],
+                              [*dots, *paper_dots], shown(metric)),
+                  f"Final {metric}: mean over seeds, their standard deviation as a bar.{said}", swept.names)  # fmt: skip
 
 
-def _kappas(run: Trained, kind: str) -> list[Point]:
-    return [(step, math.exp(min(log, 300.0))) for step, log in run.measured.kappa.get(kind, [])]
+def paper_values(section: Section, metric: str, measured: Sequence[float]) -> tuple[dict[str, float], str]:
+    """What the paper printed for the arms that are here, and a sentence about it. Values that would squeeze what was
+    measured into a strip are told, not drawn: at a small scale another task is trained."""
+    printed = dict(section.experiment.printed) if section.experiment and metric == section.headline[0] else {}
+    here = {arm.name: printed[arm.name] for arm in section.arms if arm.name in printed}
+    if not here or not measured:
+        return {}, ""
+    own = max(measured) - min(measured)
+    if max(*measured, *here.values()) - min(*measured, *here.values()) <= max(STRETCH * own, 0.1 * max(map(abs, measured))):
+        return here, " Hollow: what the paper printed for the arm of the same name, in its own setting."
+    ends = sorted({words.score(value, metric) for value in (min(here.values()), max(here.values()))})
+    return {}, f" The paper printed {' to '.join(ends)}, off this scale: its setting is another."
 
 
-def _predicted(arm: ArmRuns, colour: int, kind: str) -> Line | None:
-    known = [run for run in arm.runs if kind in run.measured.gaussian and run.measured.kappa.get(kind)]
-    if not known:
-        return None
-    steps = [step for run in known for step, _ in run.measured.kappa[kind]]
-    value = math.exp(known[0].measured.gaussian[kind])
-    return Line([(min(steps), value), (max(steps), value)], colour, dotted=True, title=f"{arm.name}, Gaussian prediction")
+def as_printed(section: Section, metric: str) -> Figure:
+    """What the paper printed, at the paper's own designs: its figure, beside a smaller experiment of the same name."""
+    known = section.experiment
+    printed = known.printed if known and section.scale != "paper" and "paper" in known.settings else {}
+    arms = [ArmRuns(arm.name, arm.note, arm.arch, order) for order, arm in
+            enumerate(known.settings["paper"].arms if known and printed else ()) if arm.name in printed]  # fmt: skip
+    names, title = [arm.name for arm in arms], f"{metric}, as the paper printed it"
+    swept = sweep(arms) if len(arms) > 2 else None
+    caption = "Nothing of this was measured here: the paper's values for the paper's own designs."
+    if swept is not None:
+        drawn, dots = through(swept, printed, {}, lambda value: words.score(value, metric), printed=True)
+        return Figure(swept_chart(title, swept, axis_name(metric), drawn, dots, shown(metric)), caption, swept.names)
+    places = {arm.name: (float(params(arm.arch).total), printed[arm.name]) for arm in arms}
+    dots = [Dot(*places[name], colour, hollow=True, label=name if len(arms) <= NAMED else "",
+                title=f"{name}: {words.score(printed[name], metric)}") for colour, name in enumerate(names)]  # fmt: skip
+    chart = Chart(title, "parameters", axis_name(metric), _joined(section, places, names), dots if len(dots) > 1 else [],
+                  keys=names, show_x=short, show_y=shown(metric))  # fmt: skip
+    return Figure(chart, caption, names)
 
 
-def against_params(section: Section, metric: str) -> tuple[Chart, str]:
-    """The final headline of each arm against its parameters."""
-    percent = metric in SHARES
+def against_params(section: Section, metric: str) -> Figure:
+    """The final headline of each arm against its parameters; lines join the pairs of an experiment of pairs."""
+    every = {arm.name: list(arm.values(metric).values()) for arm in section.arms}
+    paper, said = paper_values(section, metric, [value for values in every.values() for value in values])
+    places: dict[str, Point] = {}
     dots = []
     for colour, arm in enumerate(section.arms):
-        values = list(arm.values(metric).values())
+        values, size = every[arm.name], float(params(arm.arch).total)
+        if arm.name in paper:
+            dots.append(Dot(size, paper[arm.name], colour, hollow=True,
+                            title=f"{arm.name}, as printed: {words.score(paper[arm.name], metric)}"))  # fmt: skip
         if not values:
             continue
-        size = float(params(arm.arch).total)
-        label = arm.name if len(section.arms) <= 12 else ""
+        places[arm.name] = size, mean(values)
+        label = arm.name if len(section.arms) <= NAMED else ""
         title = f"{arm.name}: {words.with_spread(values, metric)}"
         dots.append(Dot(size, mean(values), colour, spread(values), label, title=title))
         if len(values) > 1:
             dots += [Dot(size, value, colour, faint=True) for value in values[:SEEDS]]
-    chart = Chart(f"{metric} against parameters", "parameters", f"{metric}, %" if percent else metric, dots=dots,
-                  show_x=_short, show_y=_percent if percent else _plain)  # fmt: skip
-    return chart, f"Final {metric} of each arm: mean, standard deviation over seeds as a bar, single seeds as small marks."
+    caption = f"Final {metric} of each arm: mean, standard deviation over seeds as a bar, single seeds as small marks."
+    chart = Chart(f"{metric} against parameters", "parameters", axis_name(metric),
+                  _joined(section, places, list(every)), dots,
+                  log_y=is_kappa(metric), show_x=short, show_y=shown(metric))  # fmt: skip
+    return _figure(section, chart, caption + said)
 
 
-def _whole(value: float) -> str:
-    return f"{value:,.0f}" if value < 1e5 else _short(value)
+def _joined(section: Section, places: Mapping[str, Point], names: Sequence[str]) -> list[Line]:
+    """Lines from what is compared against to what is compared, where no arm is in two pairs."""
+    pairs = {(pair.against, pair.arm) for pair in section.experiment.comparisons} if section.experiment else set()
+    ends = [name for pair in pairs for name in pair]
+    if len(pairs) < 2 or len(set(ends)) < len(ends):
+        return []
+    return [Line([places[a], places[b]], names.index(b), "faint", f"{a} to {b}") for a, b in sorted(pairs)
+            if a in places and b in places]  # fmt: skip
 
 
-def _short(value: float) -> str:
-    number, _, unit = words.count(value).partition(" ")
-    return f"{float(number):g} {unit}".strip()
+def against_kappa(section: Section, metric: str) -> Figure:
+    """The final headline of each run against its final kappa: does kappa tell which design does better?"""
+    dots, compared = [], 0
+    for colour, arm in enumerate(section.arms):
+        ours, theirs = arm.values(KIND), arm.values(metric)
+        shared = sorted(ours.keys() & theirs.keys())[:SEEDS]
+        if not shared:
+            continue
+        compared += 1
+        middle = mean([ours[seed] for seed in shared]), mean([theirs[seed] for seed in shared])
+        dots += [Dot(math.exp(min(ours[seed], LARGEST)), theirs[seed], colour, faint=True) for seed in shared]
+        dots.append(Dot(math.exp(min(middle[0], LARGEST)), middle[1], colour, title=arm.name))
+    if compared < LEAST or is_kappa(metric):
+        dots = []
+    caption = f"Means over seeds, single seeds as small marks. {_related(section, metric)}"
+    chart = Chart(f"{metric} against kappa", "kappa at the end", axis_name(metric), dots=dots, log_x=True, show_x=plain,
+                  show_y=shown(metric))  # fmt: skip
+    return _figure(section, chart, caption.strip())
 
 
-def _percent(value: float) -> str:
-    return f"{100 * value:g}"
+def _related(section: Section, metric: str) -> str:
+    """The rank correlation of kappa and the metric over all arms, in a sentence."""
+    logs, scores = ({arm.name: arm.values(name) for arm in section.arms} for name in (KIND, metric))
+    found = trend(logs, scores)
+    if not found.seeds:
+        return ""
+    span = f"; 95 % interval {found.low:+.2f} to {found.high:+.2f}" if math.isfinite(found.low) else ""
+    return f"Rank correlation over the arms: {found.difference:+.2f}, mean of {seeds(found.seeds)}{span}."
 
 
-def _plain(value: float) -> str:
-    return f"{value:g}" if abs(value) < 1e4 else words.power(value)
+def _figure(section: Section, chart: Chart, caption: str) -> Figure:
+    return Figure(chart, caption, [arm.name for arm in section.arms])

@@ -9,10 +9,10 @@ from pathlib import Path
 
 from manyheads.arch.errors import UserError
 from manyheads.arch.spec import Arch
-from manyheads.experiments.experiment import Experiment
+from manyheads.experiments.experiment import SCALES, Experiment
 from manyheads.runs import Found, find
 
-from .measured import Measured, measured
+from .measured import HEADLINE, Measured, measured
 
 SEED = re.compile(r"-s\d+$")
 LAST = 1_000_000  # the order of an arm that has none
@@ -44,8 +44,13 @@ class ArmRuns:
         """Those that are finished."""
         return [run for run in self.runs if run.state == "done"]
 
+    @property
+    def seeds(self) -> int:
+        """How many seeds are finished; the same run in two folders counts once."""
+        return len({run.seed for run in self.done})
+
     def values(self, metric: str) -> dict[int, float]:
-        """The final value of a metric by seed, finished runs alone. `log_kappa` is that of the last probe."""
+        """The final value of a metric by seed, finished runs alone; see `Measured.final` for what a metric may be."""
         found = {run.seed: run.measured.final(metric) for run in self.done}
         return {seed: value for seed, value in found.items() if value is not None}
 
@@ -61,14 +66,28 @@ class Section:
     arms: list[ArmRuns]
 
     @property
+    def title(self) -> str:
+        """What it is called on the page."""
+        return " ".join(filter(None, [self.name or "single runs", self.basis and f"on equal {self.basis}"]))
+
+    @property
+    def held(self) -> str:
+        """What is held equal between the arms: steps, samples, flops, seconds."""
+        recipes = [run.found.spec.recipe for run in self.runs if run.found.spec is not None]
+        kinds = [recipe["basis"].get("kind", "") for recipe in recipes if isinstance(recipe.get("basis"), dict)]
+        return self.basis or " or ".join(dict.fromkeys(map(str, kinds)))
+
+    @property
     def runs(self) -> list[Trained]:
         """All runs, arm by arm."""
         return [run for arm in self.arms for run in arm.runs]
 
     @property
     def headline(self) -> tuple[str, str]:
-        """The metric that decides, and whether up or down is better."""
-        return next((run.measured.better for run in self.runs if run.measured.better[0]), ("", "up"))
+        """The metric that decides, and whether up or down is better; where arms have different ones, their `headline`."""
+        known = [run for run in self.runs if run.state == "done"] or self.runs  # one that is not done has not said
+        found = list(dict.fromkeys(run.measured.better for run in known if run.measured.better[0]))
+        return found[0] if len(found) == 1 else (HEADLINE, found[0][1]) if found else ("", "up")
 
 
 @dataclass(frozen=True)
@@ -104,10 +123,17 @@ def gather(root: Path, experiments: Mapping[str, Experiment]) -> Gathered:
             order = order if isinstance(order, int) else LAST
             arms[one] = ArmRuns(name, str(label.get("note", "")), found.spec.arch, order)
         arms[one].runs.append(run)
-    ordered = [Section(*key, experiments.get(key[0]), sorted(arms.values(), key=lambda arm: (arm.order, arm.name)))
-               for key, arms in sorted(sections.items(), key=lambda item: (not item[0][0], item[0]))]  # fmt: skip
+    names = list(experiments)
+
+    def place(key: tuple[str, str, str]) -> tuple[bool, int, str, int, str]:
+        """Known experiments in their own order, others behind, runs of none last; the largest scale first."""
+        name, scale, basis = key
+        known = names.index(name) if name in experiments else len(names)
+        return not name, known, name, -SCALES.index(scale) if scale in SCALES else 1, basis
+
+    ordered = [Section(*key, experiments.get(key[0]), sorted(sections[key].values(), key=lambda arm: (arm.order, arm.name)))
+               for key in sorted(sections, key=place)]  # fmt: skip
     for section in ordered:
         for arm in section.arms:
             arm.runs.sort(key=lambda run: run.seed)
     return Gathered(root, ordered, problems)
-

@@ -4,51 +4,132 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass
+from contextlib import nullcontext
+from dataclasses import dataclass, field
 from typing import Any
 
 from manyheads.arch.errors import UserError
-from manyheads.runs import Found, Run
+from manyheads.runs import Found
+from manyheads.runs.lines import Lines
 
-from .svg import Point
+from .chart import Point
 
-KIND = "log_kappa"
+KIND, HEADLINE = "log_kappa", "headline"  # the mean over layers at the last probe; each run's own headline metric
+LARGEST = 300.0  # of a log kappa: beyond it a matrix has no full rank in any precision
+# further numbers of a probe, where it was asked for them: name, where in the record, whether its logarithm is averaged
+MORE: tuple[tuple[str, tuple[str, ...], bool], ...] = (
+    ("head correlation", ("head_correlation",), False),
+    ("kappa of the Jacobian", ("jacobian", "kappa"), True),
+    ("kappa of the tokens", ("detail", "tokens_kappa"), True),
+    ("kappa of the MLP's hidden units", ("detail", "mlp_hidden_kappa"), True),
+    ("kappa of the MLP's first matrix", ("detail", "mlp_in_kappa"), True),
+    ("kappa of the MLP's second matrix", ("detail", "mlp_out_kappa"), True),
+    ("attention entropy", ("detail", "entropy"), False),
+)  # fmt: skip
+LOGS = frozenset(name for name, _, log in MORE if log)
+
+
+@dataclass(frozen=True)
+class Probed:
+    """The probes of one kind of attention. `kappa` has the mean over layers of log kappa at each probe, `mean` the first
+    paper's statistic (log of the plain mean over samples and layers), `layers` log kappa by layer at the last probe,
+    `gaussian` what independent normal entries of that shape would give, `more` what else was probed over steps, and `last`
+    the mean over layers of every number at the last probe, by name (`mean_kappa`, `detail.entropy`)."""
+
+    kappa: list[Point]
+    mean: list[Point]
+    layers: list[Point]
+    gaussian: float | None
+    more: dict[str, list[Point]] = field(default_factory=dict)
+    last: dict[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
 class Measured:
-    """One run. `curve` is the headline metric at each evaluation; `kappa` the mean over layers of log kappa at each probe,
-    for each kind of attention, and `gaussian` what independent normal entries of that shape would give."""
+    """One run. `curve` is the headline metric at each evaluation; `probed` is by kind of attention."""
 
     better: tuple[str, str]
     scores: dict[str, float]
     curve: list[Point]
-    kappa: dict[str, list[Point]]
-    gaussian: dict[str, float]
+    probed: dict[str, Probed]
     seconds: float | None
     rate: float | None
     machine: dict[str, Any]
+    trivial: dict[str, float] = field(default_factory=dict)
 
     def final(self, metric: str) -> float | None:
-        """The last value of a score, or of `log_kappa`: of the first kind of attention, if there are several."""
-        if metric == KIND:
-            return next((points[-1][1] for points in self.kappa.values() if points), None)
-        return self.scores.get(metric)
+        """The last value of a score, of a number that the probe writes (of the first kind of attention, if there are
+        several), of the run's `seconds` and `rate`, or of its own `headline`."""
+        if metric == HEADLINE:
+            return self.scores.get(self.better[0])
+        probed = (one.last[metric] for one in self.probed.values() if metric in one.last)
+        own = {"seconds": self.seconds, "rate": self.rate}
+        return self.scores.get(metric, next(probed, own.get(metric)))
 
 
-def by_kind(records: Iterable[dict[str, Any]]) -> tuple[dict[str, list[Point]], dict[str, float]]:
-    """Probe records, one for each layer, as one curve of mean log kappa for each kind; and the predictions."""
-    logs: dict[str, dict[int, list[float]]] = {}
-    predicted: dict[str, list[float]] = {}
+def by_kind(records: Iterable[dict[str, Any]]) -> dict[str, Probed]:
+    """Probe records, one for each layer, as curves over steps for each kind."""
+    kinds: dict[str, list[dict[str, Any]]] = {}
     for record in records:
-        kind, value = str(record.get("kind", "")), record.get("log_kappa")
-        if value is not None:
-            logs.setdefault(kind, {}).setdefault(int(record["step"]), []).append(float(value))
-        if record.get("gaussian_log_kappa") is not None:
-            predicted.setdefault(kind, []).append(float(record["gaussian_log_kappa"]))
-    curves = {kind: [(float(step), math.fsum(values) / len(values)) for step, values in sorted(steps.items())]
-              for kind, steps in logs.items()}  # fmt: skip
-    return curves, {kind: math.fsum(values) / len(values) for kind, values in predicted.items()}
+        kinds.setdefault(str(record.get("kind", "")), []).append(record)
+    return {kind: _probed(mine) for kind, mine in kinds.items()}
+
+
+def _probed(records: list[dict[str, Any]]) -> Probed:
+    logs: dict[int, list[tuple[int, float]]] = {}
+    plain: dict[int, list[float]] = {}
+    logs = [record.get("gaussian_log_kappa") for record in records]
+    predicted = [_finite(log) for log in logs if log is not None]
+    more: dict[str, dict[int, list[float]]] = {}
+    for record in records:
+        step = int(record["step"])
+        if record.get("log_kappa") is not None:
+            logs.setdefault(step, []).append((int(record.get("layer", 0)), _finite(record["log_kappa"])))
+        if record.get("mean_kappa") is not None:
+            plain.setdefault(step, []).append(_finite(record["mean_kappa"]))
+        for name, path, log in MORE:
+            value = _inside(record, path)
+            if value is not None and (value > 0 or not log):
+                more.setdefault(name, {}).setdefault(step, []).append(math.log(value) if log else value)
+    last = logs[max(logs)] if logs else []
+    layers: dict[int, list[float]] = {}
+    for layer, value in last:
+        layers.setdefault(layer, []).append(value)
+    return Probed(
+        _means({step: [value for _, value in found] for step, found in logs.items()}),
+        [(step, math.log(value)) for step, value in _means(plain) if value > 0],
+        _means(layers),
+        math.fsum(predicted) / len(predicted) if predicted else None,
+        {name: _means(steps) for name, steps in more.items()},
+        _last(records),
+    )
+
+
+def _last(records: list[dict[str, Any]]) -> dict[str, float]:
+    """The mean over layers of every number of the last probe; numbers inside a part have its name before theirs."""
+    step, found = max((int(record["step"]) for record in records), default=0), dict[str, list[float]]()
+    for record in records:
+        if int(record["step"]) != step:
+            continue
+        inner = {f"{part}.{name}": value for part, held in record.items() if isinstance(held, dict)
+                 for name, value in held.items()}  # fmt: skip
+        for name, value in (record | inner).items():
+            if isinstance(value, int | float) and not isinstance(value, bool):
+                found.setdefault(name, []).append(_finite(value))
+    return {name: math.fsum(values) / len(values) for name, values in found.items()}
+
+
+def _inside(record: dict[str, Any], path: tuple[str, ...]) -> float | None:
+    value: Any = record
+    for name in path:
+        if not isinstance(value, dict):
+            return None
+        value = value.get(name)
+    return None if value is None else _finite(value)
+
+
+def _means(groups: dict[int, list[float]]) -> list[Point]:
+    return [(float(at), math.fsum(values) / len(values)) for at, values in sorted(groups.items())]
 
 
 def measured(found: Found) -> Measured:
@@ -57,23 +138,42 @@ def measured(found: Found) -> Measured:
         return _measured(found)
     except UserError:
         raise
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
+    except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
         raise UserError(f"{found.path} holds records that no training writes: {type(error).__name__} {error}") from None
 
 
 def _measured(found: Found) -> Measured:
-    run, result = Run.open(found.path), found.result or {}
-    evaluations = [record for record in run.metrics.read() if record.get("kind") == "eval"]
-    metric, direction = result.get("better") or _headline(evaluations)
-    curve = [(float(record["step"]), float(record[metric])) for record in evaluations if record.get(metric) is not None]
-    kappa, gaussian = by_kind(run.spectra.read())
-    timing = result.get("timing", {})
-    scores = {name: float(value) for name, value in result.get("score", {}).items() if value is not None}
-    return Measured((metric, direction), scores, curve, kappa, gaussian, timing.get("seconds"), timing.get("rate"),
-                    result.get("machine", {}))
+    result = found.result or {}
+    evaluations = [record for record in _lines(found, "metrics") if record.get("kind") == "eval"]
+    scores, timing, trivial = (_numbers(result.get(part) or {}) for part in ("score", "timing", "trivial"))
+    metric, direction = result.get("better") or _headline(scores or (evaluations[-1] if evaluations else {}))
+    if direction not in ("up", "down"):
+        raise ValueError(f"better is {direction!r}")
+    curve = [(_finite(record["step"]), _finite(record[metric])) for record in evaluations if record.get(metric) is not None]
+    return Measured((str(metric), direction), scores, curve, by_kind(_lines(found, "spectra")), timing.get("seconds"),
+                    timing.get("rate"), dict(result.get("machine") or {}), trivial)  # fmt: skip
 
 
-def _headline(evaluations: list[dict[str, Any]]) -> tuple[str, str]:
-    """The metric to draw of a run that is not finished, and so has not said which one decides."""
-    last = evaluations[-1] if evaluations else {}
-    return ("top1", "up") if "top1" in last else ("loss", "down") if "loss" in last else ("", "up")
+def _numbers(fields: dict[str, Any]) -> dict[str, float]:
+    """The numbers of a record; words among them, such as a unit, are left out."""
+    return {str(name): _finite(value) for name, value in fields.items() if value is not None and not isinstance(value, str)}
+
+
+def _finite(value: Any) -> float:
+    """A number that can be averaged and drawn: 1e999 is JSON, and is none."""
+    number = float(value)
+    if not abs(number) < 1e140:
+        raise ValueError(f"{value!r} is no number that was measured")
+    return number
+
+
+def _lines(found: Found, name: str) -> list[dict[str, Any]]:
+    """The records of a run; `find` has looked at the rest of its folder, which would take longer than this does."""
+    return Lines(found.path / f"{name}.jsonl", nullcontext).read()
+
+
+def _headline(scores: dict[str, Any]) -> tuple[str, str]:
+    """The metric to draw of a run that has not said which one decides, since it is not finished."""
+    known = (("top1", "up"), ("loss", "down"))
+    first = next((name for name in scores if name not in ("kind", "step", "samples")), "")
+    return next((pair for pair in known if pair[0] in scores), (first, "up"))

@@ -1,33 +1,49 @@
-"""One self-contained page: the verdict first, then table, figures, runs, commands and machines; no network, no torch."""
+"""One self-contained page: claims first, then a section per experiment, the explorer, and what cannot be read."""
 
 from __future__ import annotations
 
-import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 from manyheads import __version__
 from manyheads.arch.errors import UserError
 from manyheads.experiments.experiment import Experiment
 from manyheads.experiments.registry import EXPERIMENTS
 
-from .figures import figures
-from .gather import ArmRuns, Gathered, Section, Trained, gather
-from .style import SCRIPT, STYLE
-from .summary import MEANING, Cell, conclusion, table, terms, verdicts
-from .svg import COLOURS, draw, mark
-from .words import duration, escape, score
+from .explorer import models
+from .explorer_page import SCRIPT as EXPLORE
+from .explorer_page import markup
+from .explorer_rules import pure
+from .gather import Gathered, gather
+from .ledger import MEANING as TERMS
+from .ledger import claims_table, ledger, tally, unspoken
+from .script import SCRIPT
+from .section import link, section_html
+from .style import STYLE
+from .summary import MEANING
+from .tables import html
+from .words import escape
 
-LISTED = 400  # runs of a section listed one by one; thousands would make the page heavy and nobody reads them
+RULE = """<details><summary>How a verdict is made</summary><p>An experiment says beforehand what it expects of a pair of
+arms: more, less, different, or no loss beyond a margin. The effect is the difference of the means, over the seeds that both
+arms share where there are two or more, with a 95 % interval by Student's t (Welch's where they share none).
+<b>Holds</b>: the whole interval is on the expected side, which is shaded. <b>Does not hold</b>: none of it is.
+<b>Within noise</b>: it is on both sides; finding no difference is not the same as no loss. <b>Not testable at this
+scale</b>: fewer than three seeds, or nothing to compare. A smoke run shows that everything works and claims nothing,
+whatever its numbers. Each interval stands alone: nothing is corrected for how many there are, and of twenty true zeros
+one is expected to lie outside of its interval. The diamond is what the paper printed, from its own setting.</p></details>
+""".replace("\n", " ")
 
 
-def write(root: Path, out: Path, *, experiments: Mapping[str, Experiment] = EXPERIMENTS, command: str = "") -> Gathered:
-    """Write the page about all runs below `root` to `out`, and give back what it is about."""
+def write(root: Path, out: Path, *, experiments: Mapping[str, Experiment] = EXPERIMENTS, command: str = "",
+          assets: Path | None = None) -> Gathered:  # fmt: skip
+    """Write the page about all runs below `root` to `out`, and give back what it is about. With `assets`, a folder, every
+    figure and every table is written there as a file, too."""
     found = gather(root, experiments)
     if not found.sections and not found.problems:
         raise UserError(f"{root} holds no run folder; give the folder that `manyheads demo` or `manyheads train` wrote to")
-    text = page(found, out.parent, command or f"manyheads report {root} --out {out}")
+    given = f" --assets {assets}" if assets else ""
+    text = page(found, out.parent, command or f"manyheads report {root} --out {out}{given}", experiments)
     partial = out.with_name(out.name + ".partial")
     try:
         out.parent.mkdir(parents=True, exist_ok=True)
@@ -35,24 +51,29 @@ def write(root: Path, out: Path, *, experiments: Mapping[str, Experiment] = EXPE
         partial.replace(out)
     except OSError as error:
         raise UserError(f"{out} cannot be written: {error.strerror or error}") from None
+    if assets is not None:
+        from .assets import save
+
+        save(found, assets, experiments)
     return found
 
 
-def page(found: Gathered, beside: Path, command: str) -> str:
+def page(found: Gathered, beside: Path, command: str, experiments: Mapping[str, Experiment] = EXPERIMENTS) -> str:
     """The page as text; links to run folders are relative to the folder `beside` which it is put."""
     total = sum(len(section.runs) for section in found.sections)
     done = sum(run.state == "done" for section in found.sections for run in section.runs)
     bad = f", {len(found.problems)} that cannot be read" if found.problems else ""
-    body = [_section(section, number, beside) for number, section in enumerate(found.sections)]
+    body = "".join(section_html(section, number, beside) for number, section in enumerate(found.sections))
     return (
         '<!doctype html><html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width,'
         f'initial-scale=1"><title>manyheads: {escape(_title(found))}</title><style>{STYLE}</style></head><body>'
         '<a class="skip" href="#main">Skip to the results</a>'
-        f'<header><h1>{escape(_title(found))}</h1><p class="dim">{total} runs, {done} finished{bad}.</p></header>'
-        f'<main id="main">{"".join(body)}{_problems(found, beside)}</main>'
+        f'<header><h1>{escape(_title(found))}</h1><p class="dim">{total} runs, {done} finished{bad}.</p>{_contents(found)}'
+        f'</header><main id="main">{_claims(found, experiments)}{body}{_absent(found, experiments)}{markup()}'
+        f"{_problems(found, beside)}{_words()}</main>"
         f"<footer><h3>This page</h3><pre>{escape(command)}</pre>"
         f"<p>Made by manyheads {__version__} from run folders alone.</p></footer>"
-        f"<script>{SCRIPT}</script></body></html>\n"
+        f"<script>{SCRIPT}</script><script>{pure(models())}{EXPLORE}</script></body></html>\n"
     )
 
 
@@ -61,114 +82,43 @@ def _title(found: Gathered) -> str:
     return known.pop() if len(known) == 1 else "More heads, fewer layers"
 
 
-def _section(section: Section, number: int, beside: Path) -> str:
-    known = section.experiment
-    title = " ".join(filter(None, [section.name or "single runs", section.basis and f"on equal {section.basis}"]))
-    tag = f' <span class="tag">{escape(section.scale)}</span>' if section.scale else ""
-    question = f"<p>{escape(known.question)}</p>" if known else ""
-    question += f'<p class="dim">{escape(terms(section))}</p>'
-    told = conclusion(section)
-    verdict = f'<div class="verdict"><ul>{"".join(map(_sentence, told))}</ul></div>' if told else ""
-    drawn = "".join(
-        f"<figure><strong>{escape(chart.title)}</strong>{draw(chart, f'f{number}-{i}')}<figcaption>{escape(caption)}"
-        "</figcaption></figure>"
-        for i, (chart, caption) in enumerate(figures(section))
-    )
-    return (
-        f'<section aria-labelledby="s{number}"><h2 id="s{number}">{escape(title)}{tag}</h2>{question}{verdict}'
-        f"{_table(table(section), f'Arms of {title}')}{_legend(section.arms)}"
-        f'<div class="figures">{drawn}</div>{_claims(section)}{_runs(section, beside)}{_machines(section.runs)}</section>'
-    )
+def _contents(found: Gathered) -> str:
+    items = [("claims", "claims", "")]
+    items += [(f"s{i}", section.title, section.scale) for i, section in enumerate(found.sections)]
+    items += [("explorer", "design explorer", "")]
+    items += [("bad", "folders that cannot be read", "")] if found.problems else []
+    links = "".join(f'<li><a href="#{key}">{escape(name)} <span class="dim">{escape(scale)}</span></a></li>'
+                    for key, name, scale in items)  # fmt: skip
+    return f'<nav aria-label="Contents"><ul class="toc">{links}</ul></nav>'
 
 
-def _sentence(text: str) -> str:
-    head, colon, rest = text.partition(": ")
-    return f"<li><strong>{escape(head)}{colon}</strong>{escape(rest)}</li>" if colon else f"<li>{escape(text)}</li>"
+def _claims(found: Gathered, experiments: Mapping[str, Experiment]) -> str:
+    entries = ledger(found.sections)
+    rest = unspoken(entries, experiments)
+    table = html(claims_table(entries)) + RULE if entries else "<p>No run here speaks of a claim of the papers.</p>"
+    if rest.rows:
+        table += f"<details><summary>{len(rest.rows)} claims without runs here</summary>{html(rest)}</details>"
+    return f'<section aria-labelledby="claims"><h2 id="claims">Claims</h2><p>{escape(tally(entries))}</p>{table}</section>'
 
 
-def _table(rows: Sequence[Mapping[str, Cell]], name: str) -> str:
-    if not rows:
-        return ""
-    heads = [f'<th scope="col" title="{escape(MEANING.get(head.split(",")[0], head))}"><button>{escape(head)}</button></th>'
-             for head in rows[0]]  # fmt: skip
-    body = [[f'<td data-key="{escape(str(cell.key))}">{escape(cell.text)}</td>' for cell in row.values()] for row in rows]
-    return _grid(name, heads, body)
-
-
-def _plain_grid(name: str, heads: Sequence[str], rows: Sequence[Sequence[str]], kind: str = "") -> str:
-    """A table that does not sort; its cells are HTML."""
-    cells = [[f"<td>{cell}</td>" for cell in row] for row in rows]
-    return _grid(name, [f'<th scope="col">{escape(head)}</th>' for head in heads], cells, kind)
-
-
-def _grid(name: str, heads: Sequence[str], rows: Sequence[Sequence[str]], kind: str = "") -> str:
-    """A table in a frame of its own, which scrolls sideways on a narrow screen, by keyboard too."""
-    body = "".join(f"<tr>{''.join(row)}</tr>" for row in rows)
-    return (f'<div class="wide {kind}" role="region" tabindex="0" aria-label="{escape(name)}"><table><thead><tr>'
-            f"{''.join(heads)}</tr></thead><tbody>{body}</tbody></table></div>")  # fmt: skip
-
-
-def _legend(arms: Sequence[ArmRuns]) -> str:
-    items = (f'<li><svg class="key" viewBox="-8 -8 16 16" aria-hidden="true">{mark(0, 0, i, 6)}</svg> {escape(arm.name)}'
-             f'{f""" <span class="dim">{escape(arm.note)}</span>""" if arm.note else ""}</li>'
-             for i, arm in enumerate(arms[: 3 * COLOURS]))  # fmt: skip
-    return f'<ul class="legend">{"".join(items)}</ul>'
-
-
-def _claims(section: Section) -> str:
-    judged = [item for item in verdicts(section) if item.claim]
-    if not judged:
-        return ""
-    rows = [[escape(f"{item.pair.claim}: {item.claim}"), escape(f"{item.pair.arm} against {item.pair.against}"),
-             escape(item.verdict.word), escape(item.verdict.reason)] for item in judged]  # fmt: skip
-    return "<h3>Claims</h3>" + _plain_grid("Claims", ("claim", "compared", "verdict", "why"), rows, "words")
-
-
-def _runs(section: Section, beside: Path) -> str:
-    metric, _ = section.headline
-    runs = [(arm, run) for arm in section.arms for run in arm.runs]
-    rows = []
-    for arm, run in runs[:LISTED]:
-        value, spent = run.measured.final(metric), run.measured.seconds
-        cells = [arm.name, str(run.seed), run.state, "" if value is None else score(value, metric),
-                 "" if spent is None else duration(spent)]  # fmt: skip
-        why = str((run.found.status or {}).get("message") or "") if run.state in ("failed", "stopped") else ""
-        link = f'<a href="{escape(_link(run.path, beside))}">{escape(run.path.name)}</a>'
-        rows.append([*map(escape, cells), f"{link} {escape(why)}"])
-    more = f"<p>{len(runs) - LISTED} more are not listed.</p>" if len(runs) > LISTED else ""
-    drawn = _plain_grid("Runs", ("arm", "seed", "state", metric or "score", "time", "folder"), rows)
-    command = section.experiment.command(section.scale) if section.experiment else "manyheads train --resume FOLDER"
-    return (
-        f"<details><summary>Runs ({len(runs)})</summary>{drawn}{more}</details>"
-        f"<details open><summary>Run it yourself</summary><pre>{escape(command)}</pre></details>"
-    )
-
-
-def _machines(runs: Sequence[Trained]) -> str:
-    machines: dict[str, int] = {}
-    for run in runs:
-        if run.measured.machine:
-            text = ", ".join(f"{name} {_plain(value)}" for name, value in run.measured.machine.items())
-            machines[text] = machines.get(text, 0) + 1
-    items = "".join(f"<li>{escape(text)} ({count} runs)</li>" for text, count in machines.items())
-    return f"<details open><summary>Machine and versions</summary><ul>{items}</ul></details>" if items else ""
-
-
-def _plain(value: Any) -> str:
-    return ", ".join(f"{name} {item}" for name, item in value.items()) if isinstance(value, dict) else str(value)
+def _absent(found: Gathered, experiments: Mapping[str, Experiment]) -> str:
+    """Experiments that have no run here, and how to run them."""
+    here = {section.name for section in found.sections}
+    items = "".join(f"<li><strong>{escape(name)}</strong>: {escape(one.question)}<pre>"
+                    f"{escape(one.command(next(iter(one.settings))))}</pre></li>"
+                    for name, one in experiments.items() if name not in here)  # fmt: skip
+    return f"<details><summary>Experiments without runs here</summary><ul>{items}</ul></details>" if items else ""
 
 
 def _problems(found: Gathered, beside: Path) -> str:
     if not found.problems:
         return ""
-    items = "".join(f'<li><a href="{escape(_link(item.path, beside))}">{escape(str(item.path.name))}</a> '
+    items = "".join(f'<li><a href="{escape(link(item.path, beside))}">{escape(str(item.path.name))}</a> '
                     f"({escape(item.state)}): {escape(item.problem or '')}</li>" for item in found.problems)  # fmt: skip
     return ('<section aria-labelledby="bad"><h2 id="bad">Folders that cannot be read</h2><div class="verdict bad"><ul>'
             f"{items}</ul></div></section>")  # fmt: skip
 
 
-def _link(path: Path, beside: Path) -> str:
-    """The way from the page to a folder, as a relative address."""
-    from urllib.parse import quote
-
-    return quote(os.path.relpath(path.resolve(), beside.resolve()).replace(os.sep, "/")) + "/"
+def _words() -> str:
+    items = "".join(f"<dt>{escape(word)}</dt><dd>{escape(text)}</dd>" for word, text in (MEANING | TERMS).items())
+    return f'<details><summary>What the columns mean</summary><dl class="words">{items}</dl></details>'

@@ -1,61 +1,65 @@
-"""The comparison table and the verdict of a section, as plain text: the page and the terminal show the same words."""
+"""The table of arms and the words about a section: the page and the terminal show the same."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any
 
 from manyheads.arch.controls import depths, head_dims, heads, inners
 from manyheads.arch.count import forward_flops
 from manyheads.arch.params import params
-from manyheads.experiments.claims import CLAIMS
-from manyheads.experiments.experiment import Comparison
-from manyheads.experiments.statistics import effect, mean
-from manyheads.experiments.verdict import SEEDS, Verdict, judge, seeds
+from manyheads.experiments.statistics import mean, spread
+from manyheads.experiments.verdict import SEEDS, seeds
 
 from . import words
 from .gather import ArmRuns, Section
-from .measured import KIND
+from .judged import verdicts
+from .measured import LARGEST
+from .tables import Cell
 
+SCORES = 10  # columns of further scores that a table has room for
 MEANING = {
     "layers": "depth, by stage", "heads": "heads x head_dim", "inner": "columns of the concatenated heads",
     "FLOPs": "of one forward pass over one sample", "seeds": "finished runs", "seconds": "of training, mean over seeds",
     "kappa": "condition number of the concatenated heads at the end, geometric mean over samples, layers and seeds",
-    "Gaussian": "kappa of independent normal entries of the same shape",
+    "Gaussian": "kappa of independent normal entries of the same shape", "paper": "what the paper printed for this arm",
 }  # fmt: skip
-
-
-@dataclass(frozen=True)
-class Cell:
-    """What a cell shows, and what it sorts by."""
-
-    text: str
-    key: float | str
-
-
-@dataclass(frozen=True)
-class Judged:
-    """A comparison and its verdict."""
-
-    pair: Comparison
-    verdict: Verdict
-    claim: str
 
 
 def table(section: Section) -> list[dict[str, Cell]]:
     """What each arm reaches, costs and is: one row an arm, all with the same heads, the ones most looked for first."""
     metric, _ = section.headline
-    kinds = list(dict.fromkeys(kind for run in section.runs for kind in run.measured.kappa))
-    return [_reached(arm, metric) | _costs(arm) | _conditioned(arm, kinds) | _shape(arm) for arm in section.arms]
+    kinds = list(dict.fromkeys(kind for run in section.runs for kind in run.measured.probed))
+    printed = section.experiment.printed if section.experiment else {}
+    others = [name for run in section.runs for name in run.measured.scores if name != metric]
+    scores = list(dict.fromkeys(others))[:SCORES]
+    return [
+        _reached(arm, metric)
+        | _printed(arm, metric, printed if any(each.name in printed for each in section.arms) else None)
+        | _costs(arm) | _conditioned(arm, kinds) | _shape(arm) | {name: _score(arm, name) for name in scores}
+        for arm in section.arms
+    ]  # fmt: skip
 
 
 def _reached(arm: ArmRuns, metric: str) -> dict[str, Cell]:
-    values = list(arm.values(metric).values())
     states = [run.state for run in arm.runs]
     pending = ", ".join(f"{states.count(state)} {state}" for state in dict.fromkeys(states))
-    reached = Cell(words.with_spread(values, metric) or pending, mean(values) if values else -1.0)
-    return {"arm": Cell(arm.name, arm.order), metric or "score": reached}
+    return {"arm": Cell(arm.name, f"{arm.order:07d}"), metric or "score": _score(arm, metric, pending)}
+
+
+def _score(arm: ArmRuns, metric: str, pending: str = "") -> Cell:
+    values = list(arm.values(metric).values())
+    if not values:
+        return Cell(pending, pending)
+    return Cell(words.with_spread(values, metric), mean(values), {"spread": spread(values)} if len(values) > 1 else {})
+
+
+def _printed(arm: ArmRuns, metric: str, printed: Any) -> dict[str, Cell]:
+    if printed is None:
+        return {}
+    value = printed.get(arm.name)
+    return {"paper": Cell("") if value is None else Cell(words.score(value, metric), value)}
 
 
 def _costs(arm: ArmRuns) -> dict[str, Cell]:
@@ -64,7 +68,7 @@ def _costs(arm: ArmRuns) -> dict[str, Cell]:
     return {
         "parameters": Cell(words.count(size), size),
         "FLOPs": Cell(words.count(work), work),
-        "seconds": Cell(words.duration(mean(seconds)) if seconds else "", mean(seconds) if seconds else -1.0),
+        "seconds": Cell(words.duration(mean(seconds)), mean(seconds)) if seconds else Cell(""),
     }
 
 
@@ -72,22 +76,27 @@ def _shape(arm: ArmRuns) -> dict[str, Cell]:
     arch = arm.arch
     shapes = [f"{count} x {dim}" for count, dim in zip(heads(arch), head_dims(arch), strict=True)]
     return {
-        "layers": Cell(words.each(depths(arch)), sum(depths(arch))),
-        "heads": Cell(words.each(shapes), heads(arch)[0]),
-        "inner": Cell(words.each(inners(arch)), inners(arch)[0]),
-        "seeds": Cell(str(len(arm.done)), len(arm.done)),
+        "layers": Cell(words.each(depths(arch)), words.each(depths(arch))),
+        "heads": Cell(words.each(shapes), words.each(shapes)),
+        "inner": Cell(words.each(inners(arch)), words.each(inners(arch))),
+        "seeds": Cell(str(arm.seeds), arm.seeds),
     }
 
 
 def _conditioned(arm: ArmRuns, kinds: Sequence[str]) -> dict[str, Cell]:
     cells = {}
     for kind in kinds:
-        last = [points[-1][1] for run in arm.done if (points := run.measured.kappa.get(kind))]
-        ideal = next((run.measured.gaussian[kind] for run in arm.runs if kind in run.measured.gaussian), None)
+        probed = [run.measured.probed[kind] for run in arm.runs if kind in run.measured.probed]
+        last = [run.measured.probed[kind].kappa[-1][1] for run in arm.done
+                if kind in run.measured.probed and run.measured.probed[kind].kappa]  # fmt: skip
         suffix = f", {kind}" if len(kinds) > 1 else ""
-        cells[f"kappa{suffix}"] = Cell(words.kappa(mean(last)) if last else "", mean(last) if last else -1.0)
-        cells[f"Gaussian{suffix}"] = Cell(words.kappa(ideal), -1.0 if ideal is None else ideal)
+        cells[f"kappa{suffix}"] = _kappa(mean(last) if last else None)
+        cells[f"Gaussian{suffix}"] = _kappa(next((one.gaussian for one in probed if one.gaussian is not None), None))
     return cells
+
+
+def _kappa(log: float | None) -> Cell:
+    return Cell("") if log is None else Cell(words.kappa(log), math.exp(min(log, LARGEST)))
 
 
 def terms(section: Section) -> str:
@@ -100,7 +109,11 @@ def terms(section: Section) -> str:
     budgets = named(_budget(spec.recipe) for spec in specs)
     data = named(" ".join(str(spec.task[name]) for name in ("is", "data") if spec.task.get(name)) for spec in specs)
     used = ", ".join(str(seed) for seed in sorted({spec.seed for spec in specs})[:12])
-    return "; ".join(filter(None, [budgets and f"budget: {budgets}", data and f"task: {data}", f"seeds: {used}"]))
+    metric, _ = section.headline
+    guesses = [run.measured.trivial[metric] for run in section.runs if metric in run.measured.trivial]
+    guess = named(words.score(value, metric) for value in guesses)
+    return "; ".join(filter(None, [budgets and f"budget: {budgets}", data and f"task: {data}", f"seeds: {used}",
+                                   guess and f"a constant guess has {metric} {guess}"]))  # fmt: skip
 
 
 def _budget(recipe: dict[str, Any]) -> str:
@@ -108,29 +121,6 @@ def _budget(recipe: dict[str, Any]) -> str:
     if not isinstance(basis, dict) or not isinstance(basis.get("amount"), int | float):
         return ""
     return f"{basis['amount']:,.6g} {basis.get('kind')}" + (f" of batch {batch}" if batch else "")
-
-
-def verdicts(section: Section) -> list[Judged]:
-    """The experiment's comparisons, each with its verdict. Where no experiment is known, every arm beside the original."""
-    metric, better = section.headline
-    arms = {arm.name: arm for arm in section.arms}
-    if section.experiment is not None:
-        pairs: Sequence[Comparison] = section.experiment.comparisons
-    else:
-        pairs = [Comparison(name, "original", "differ") for name in arms if name != "original" and "original" in arms]
-    out = []
-    for pair in pairs:
-        name = pair.metric or metric
-        ours, theirs = ({} if side not in arms else arms[side].values(name) for side in (pair.arm, pair.against))
-        if ours and theirs:
-            way = "down" if name == KIND else better
-            verdict = judge(pair, effect(ours, theirs), metric=name, better=cast(Any, way), scale=section.scale)
-        else:
-            lacking = [side for side, found in ((pair.arm, ours), (pair.against, theirs)) if not found]
-            verdict = Verdict("not testable at this scale", f"{pair.arm} against {pair.against}: nothing to compare.",
-                              f"No finished run of {' and '.join(lacking)} has {name or 'a score'}.")
-        out.append(Judged(pair, verdict, CLAIMS.get(pair.claim, "")))
-    return out
 
 
 def conclusion(section: Section) -> list[str]:
@@ -141,15 +131,17 @@ def conclusion(section: Section) -> list[str]:
         if item.verdict.word in ("holds", "does not hold"):
             claim = f" ({item.pair.claim}: {item.claim})" if item.claim else ""
             sentences.append(f"{item.pair.arm} against {item.pair.against}: {item.verdict.word}{claim}.")
-    excess = [final - ideal for run in section.runs if run.state == "done" for kind, ideal in run.measured.gaussian.items()
-              if (points := run.measured.kappa.get(kind)) and (final := points[-1][1])]  # fmt: skip
+    excess = [one.kappa[-1][1] - one.gaussian for run in section.runs if run.state == "done"
+              for one in run.measured.probed.values() if one.kappa and one.gaussian is not None]  # fmt: skip
     if excess:
         low, high = (words.kappa(end) for end in (min(excess), max(excess)))
         sentences.append(f"kappa at the end: {low} to {high} times that of independent normal entries of the same shape.")
-    fewest = min((len(arm.done) for arm in section.arms), default=0)
+    compared = {name for item in judged for name in (item.pair.arm, item.pair.against)}
+    fewest = min((arm.seeds for arm in section.arms if arm.name in compared), default=0)
     if judged and fewest < SEEDS:
-        sentences.append(f"{seeds(fewest)} an arm allow hardly any claim: this shows what was measured, no more. "
-                         f"A verdict takes {SEEDS} seeds or more.")
+        count = f"{seeds(fewest)} an arm allow" if fewest else "Arms without a finished run allow"
+        sentences.append(f"{count} hardly any claim: this shows what was measured, no more. "
+                         f"A verdict takes {SEEDS} seeds or more.")  # fmt: skip
     elif judged and section.scale == "smoke":
         sentences.append("This is a smoke run: it shows that everything works, and decides nothing.")
     return sentences

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, Protocol
 
+from manyheads.arch.errors import UserError
 from manyheads.runs import Run, RunSpec
 
 Fate = Literal["done", "skipped", "failed", "stopped"]
@@ -47,4 +48,22 @@ class Viewer(Protocol):
 
 def prepare(jobs: Sequence[Job]) -> list[Run]:
     """Make or open every run folder before the first run starts: a mistake in the last one is told at once."""
+    paths = [job.path.resolve() for job in jobs]
+    if len(set(paths)) < len(paths):
+        twice = next(path for path in paths if paths.count(path) > 1)
+        raise UserError(f"{twice} was given to two runs; give each a folder of its own")
     return [Run.create(job.path, job.spec) for job in jobs]
+
+
+def carry_out(jobs: Sequence[Job], look: Viewer, work: Callable[[list[int]], dict[int, Outcome]]) -> list[Outcome]:
+    """What every executor does around its own `work`, which is given the numbers of the jobs that are not finished."""
+    runs = prepare(jobs)
+    look.begin(jobs)
+    try:
+        found = {i: Outcome(jobs[i], "skipped") for i, made in enumerate(runs) if made.result is not None}
+        for outcome in found.values():
+            look.ended(outcome)
+        found |= work([i for i in range(len(jobs)) if i not in found])
+    finally:
+        look.close()
+    return [found[i] for i in range(len(jobs))]

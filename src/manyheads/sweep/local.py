@@ -8,24 +8,21 @@ a worker that dies is replaced, and its run tried once more from its last checkp
 
 from __future__ import annotations
 
-import json
-import os
 import queue
 import signal
-import subprocess
-import sys
 import threading
 import traceback
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
-from typing import Any
+from typing import cast
 
 from manyheads.arch.errors import UserError
 from manyheads.runs import Run
 
-from .job import Job, Outcome, Viewer, prepare
+from .child import Child
+from .job import Fate, Job, Outcome, Viewer, carry_out
 from .view import viewer
 
 TRIES = 2  # of a run whose worker died under it: the second starts from the last checkpoint
@@ -51,25 +48,14 @@ def run(
     another, with its own threads. Asked to stop (Ctrl-C, SIGTERM) every run saves, and `Interrupted` is raised."""
     if workers < 0 or threads < 1:
         raise UserError(f"{workers} workers of {threads} threads; write 0 workers (this process) or more, 1 thread or more")
-    paths = [job.path.resolve() for job in jobs]
-    if len(set(paths)) < len(paths):
-        twice = next(path for path in paths if paths.count(path) > 1)
-        raise UserError(f"{twice} was given to two runs; give each a folder of its own")
-    runs = prepare(jobs)
     look = look or viewer(bars=workers > 0)
-    look.begin(jobs)
-    try:
-        skipped = {i: Outcome(jobs[i], "skipped") for i, made in enumerate(runs) if made.result is not None}
-        for outcome in skipped.values():
-            look.ended(outcome)
-        waiting = [i for i in range(len(jobs)) if i not in skipped]
+
+    def work(waiting: list[int]) -> dict[int, Outcome]:
         if workers == 0:
-            found = _here(jobs, waiting, device, root, look)
-        else:
-            found = _Pool(jobs, waiting, min(workers, len(waiting)), device, threads, root).work(look)
-    finally:
-        look.close()
-    return [(skipped | found)[i] for i in range(len(jobs))]
+            return _here(jobs, waiting, device, root, look)
+        return _Pool(jobs, waiting, min(workers, len(waiting)), device, threads, root).work(look)
+
+    return carry_out(jobs, look, work)
 
 
 def _here(
@@ -103,12 +89,11 @@ class _Pool:
     def __init__(
         self, jobs: Sequence[Job], waiting: Sequence[int], size: int, device: str | None, threads: int, root: Path | None
     ) -> None:
-        self.jobs, self.size, self.device, self.root = jobs, size, device, root
-        self.environment = os.environ | {name: str(threads) for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS")}
+        self.jobs, self.size, self.device, self.threads, self.root = jobs, size, device, threads, root
         self.orders: queue.Queue[int] = queue.Queue()
         for i in waiting:
             self.orders.put(i)
-        self.running: dict[int, subprocess.Popen[str]] = {}
+        self.running: dict[int, Child] = {}
         self.ended: queue.Queue[tuple[int, Outcome]] = queue.Queue()
         self.asked = 0
 
@@ -140,11 +125,11 @@ class _Pool:
 
         def ask(number: int, frame: FrameType | None) -> None:
             again, self.asked = self.asked, number
-            for process in list(self.running.values()):
+            for child in list(self.running.values()):
                 if again:
-                    process.kill()
+                    child.kill()
                 else:
-                    process.terminate()
+                    child.stop()
 
         if threading.current_thread() is not threading.main_thread():
             yield
@@ -158,7 +143,7 @@ class _Pool:
 
     def _slot(self) -> None:
         """One worker's life: a process, replaced when it dies, and one run after another."""
-        process: subprocess.Popen[str] | None = None
+        child: Child | None = None
         while not self.asked:
             try:
                 i = self.orders.get_nowait()
@@ -166,57 +151,28 @@ class _Pool:
                 break
             outcome = Outcome(self.jobs[i], "failed")
             for _ in range(TRIES):
-                if process is not None and process.poll() is not None:
-                    _dismiss(process)
-                    process = None
-                process = process or self._spawn()
-                self.running[i] = process
+                if child is not None and child.dead:
+                    child.dismiss()
+                    child = None
+                child = child or Child(self.threads)
+                self.running[i] = child
                 if self.asked:  # between the question above and this line
-                    process.terminate()
-                outcome, died = self._do(process, i)
+                    child.stop()
+                outcome, died = self._do(child, i)
                 del self.running[i]
                 if not died or self.asked:
                     break
             self.ended.put((i, outcome))
-        if process is not None:
-            _dismiss(process)
+        if child is not None:
+            child.dismiss()
 
-    def _spawn(self) -> subprocess.Popen[str]:
-        # its own session: a terminal's Ctrl-C reaches this process alone, which then asks the workers
-        return subprocess.Popen(
-            [sys.executable, "-m", "manyheads.sweep.worker"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
-            env=self.environment, start_new_session=True,
-        )  # fmt: skip
-
-    def _do(self, process: subprocess.Popen[str], i: int) -> tuple[Outcome, bool]:
+    def _do(self, child: Child, i: int) -> tuple[Outcome, bool]:
         """Hand over one run; what became of it, and whether the worker died over it."""
         job = self.jobs[i]
-        order = {"folder": str(job.path), "device": self.device, "root": None if self.root is None else str(self.root)}
-        assert process.stdin is not None
-        assert process.stdout is not None
-        try:
-            process.stdin.write(json.dumps(order) + "\n")
-            process.stdin.flush()
-            line = process.stdout.readline()
-        except BrokenPipeError:
-            line = ""
-        if self.asked and not line:
+        child.give(job.path, self.device, self.root)
+        answer = child.answer()
+        if answer is not None:
+            return Outcome(job, cast(Fate, answer["fate"]), answer["message"]), False
+        if self.asked:
             return Outcome(job, "stopped"), True
-        if not line:
-            code = process.wait()
-            how = f"was killed by {signal.Signals(-code).name}" if code < 0 else f"ended with code {code}"
-            return Outcome(job, "failed", f"its process {how}; see {job.path / 'log.txt'}"), True
-        answer: dict[str, Any] = json.loads(line)
-        if answer["fate"] == "stopped":  # somebody stopped the worker itself; it leaves after its answer
-            process.wait()
-        return Outcome(job, answer["fate"], answer["message"]), False
-
-
-def _dismiss(process: subprocess.Popen[str]) -> None:
-    """Let a worker go: without input it ends, if it has not already."""
-    assert process.stdin is not None
-    assert process.stdout is not None
-    with suppress(BrokenPipeError):
-        process.stdin.close()
-    process.wait()
-    process.stdout.close()
+        return Outcome(job, "failed", f"its process {child.death()}; see {job.path / 'log.txt'}"), True

@@ -2,7 +2,8 @@
 
 It reads one JSON object a line from its standard input, {"folder": ..., "device": ..., "root": ...}, and answers each with
 one line on its standard output, {"fate": "done" | "failed" | "stopped", "message": ...}. What a run prints goes to log.txt
-in its folder. When the input ends, because the parent closed it or died, a run in progress saves and stops.
+in its folder. When the input ends, because the parent closed it or died, a run in progress saves and stops; so it does at
+SIGTERM, and at SIGUSR1 and SIGUSR2, by which schedulers tell that a job's time is up.
 """
 
 from __future__ import annotations
@@ -22,6 +23,8 @@ LOG = "log.txt"
 
 def main() -> None:
     """Serve until the input ends."""
+    for number in (signal.SIGUSR1, signal.SIGUSR2):
+        signal.signal(number, lambda *_: signal.raise_signal(signal.SIGTERM))
     answers = os.fdopen(os.dup(1), "w", buffering=1)
     orders: queue.Queue[dict[str, Any] | None] = queue.Queue()
     busy = threading.Event()

@@ -58,10 +58,9 @@ class HeadsKappa(Measurement):
     def _normal(self, arch: Arch, seed: int, device: torch.device) -> dict[str, Any]:
         logs = torch.cat([spectrum(block).log_kappa.cpu() for block in self._drawn(arch, seed, device)])
         finite = logs[logs.isfinite()]
-        return _shape(arch) | {
-            "log_kappa": finite.mean().item(), "kappa": finite.mean().exp().item(), "mean_kappa": finite.exp().mean().item(),
-            "deficient": 1 - len(finite) / len(logs),
-        }  # fmt: skip
+        middle = finite.mean().item()
+        return _shape(arch) | {"log_kappa": middle, "kappa": math.exp(middle), "mean_kappa": finite.exp().mean().item(),
+                               "deficient": 1 - len(finite) / len(logs)}  # fmt: skip
 
     def _drawn(self, arch: Arch, seed: int, device: torch.device) -> Iterator[Tensor]:
         tokens, inner = arch.stages[0].tokens, attentions(arch.stages[0])[0].inner

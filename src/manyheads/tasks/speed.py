@@ -18,8 +18,8 @@ from .measurement import Findings, Measurement, training_step
 
 @dataclass(frozen=True)
 class Speed(Measurement):
-    """Milliseconds an example: `cpu_1` alone, `cpu_many` in a batch, `cpu_train` in a training step of that batch; `gpu_...`
-    the same on the GPU, in bfloat16. The device is the machine's, not the one a run is told to use: both are wanted.
+    """Milliseconds an example: `cpu_1` alone, `cpu_many` in a batch, `cpu_train` in a training step of that batch; `gpu_1`
+    and so on on the GPU, in bfloat16. Both devices are measured, whichever the run is told to use.
 
     Eager, float32 and as many threads as PyTorch has on the CPU. A busy machine makes every number worse: measure one model
     at a time. `seconds` is the least time spent on each number, a median."""

@@ -31,8 +31,8 @@ class WrittenDown(Measurement):
     `network` exact is Fact 1's one full-rank head. drawn has as many heads of the rank that the model's attention states:
     each compares projections on random orthonormal directions and has a bias on the first point, spread as the target's are
     in units of its scores; all values are the best there are (least squares on other samples). That is a bound from above
-    on what such heads can do; and at full rank, where a projection changes no score, the construction of Theorem 3. `biases`
-    as in `NearestNeighbor`."""
+    on the error of such heads, and at full rank, where a projection changes no score, the construction of Theorem 3.
+    `biases` as in `NearestNeighbor`."""
 
     network: Literal["exact", "drawn"] = "exact"
     tokens: int = 2

@@ -26,7 +26,8 @@ def measured(run: Run, task: Measurement, ranks: Ranks) -> dict[str, Any]:
     result = {
         "score": found.score, "best": found.score | {"step": 0}, "better": list(found.better), "trivial": {}, "steps": 0,
         "samples": 0, "flops": 0, "params": params(run.spec.arch).total, "averaged": False,
-        "machine": machine(Recipe.from_dict(run.spec.recipe), ranks), "timing": {"seconds": seconds, "rate": 1 / max(seconds, 1e-9), "unit": "measurements/s", "waited": 0.0},
+        "machine": machine(Recipe.from_dict(run.spec.recipe), ranks),
+        "timing": {"seconds": seconds, "rate": 1 / max(seconds, 1e-9), "unit": "measurements/s", "waited": 0.0},
     }  # fmt: skip
     run.finish(result)
     return result

@@ -1,0 +1,142 @@
+"""`manyheads run`: the runs of an experiment, wherever they are to execute."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from manyheads.arch.errors import UserError, nearest
+
+if TYPE_CHECKING:
+    from manyheads.sweep.job import Job, Outcome
+    from manyheads.sweep.plan import Plan
+
+EXECUTORS = ("process", "processes", "ray", "slurm")
+
+
+def run(
+    experiment: Annotated[str, typer.Argument(help="Its name, such as fig2 or table4, or all.")],
+    scale: Annotated[str, typer.Option(help="smoke (minutes on 2 cores), small (one GPU), paper.")] = "smoke",
+    arms: Annotated[str | None, typer.Option(help="Some of its arms: original,lean.")] = None,
+    seeds: Annotated[str | None, typer.Option(help="Other seeds than its own: 0,1,2.")] = None,
+    out: Annotated[Path, typer.Option(help="Where run folders go.")] = Path("runs"),
+    executor: Annotated[str, typer.Option(help=f"Where runs execute: {', '.join(EXECUTORS)}.")] = "processes",
+    workers: Annotated[int | None, typer.Option(help="Runs side by side. Default: 2 processes, all a cluster has.")] = None,
+    threads: Annotated[int, typer.Option(help="CPU threads of each.")] = 1,
+    device: Annotated[str | None, typer.Option(help="cpu, cuda. Default: a GPU if there is one.")] = None,
+    data_root: Annotated[Path | None, typer.Option(help="Where data lies.")] = None,
+    slurm: Annotated[list[str] | None, typer.Option(help="Slurm: partition=gpu, timeout_min=600, mem_gb=32 ...")] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print runs, time and memory; nothing is run.")] = False,
+    tflops: Annotated[float | None, typer.Option(help="What a device of the dry run reaches.")] = None,
+    listed: Annotated[bool, typer.Option("--list", help="Print commands for another scheduler; nothing is run.")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", help="No progress, only the last lines.")] = False,
+) -> None:  # fmt: skip
+    """Run an experiment; again, it goes on: finished runs are skipped, killed ones resumed."""
+    if executor not in EXECUTORS:
+        raise UserError(f"--executor {executor}{nearest(executor, EXECUTORS)}; write one of {', '.join(EXECUTORS)}")
+    if executor == "process" and workers:
+        raise UserError(f"--executor process --workers {workers}: one process works alone; write --executor processes")
+    if slurm and executor != "slurm":
+        raise UserError(f"--slurm {slurm[0]} belongs to --executor slurm; write that too, or leave it out")
+    from manyheads.sweep.plan import commands, plan
+
+    wanted = plan(experiment, scale, out, arms=_names(arms), seeds=_seeds(seeds))
+    if dry_run:
+        from .run_forecast import show
+
+        beside = workers or (1 if executor == "process" else 2)
+        show(wanted, experiment == "all", beside, device, threads, tflops, data_root)
+        return
+    wanted.share()
+    if listed:
+        print(*commands([*wanted.jobs(), *wanted.later_jobs()], device, data_root), sep="\n")
+        return
+    options = _options(slurm or [])
+    outcomes = _phases(wanted, executor, workers, quiet, {"device": device, "root": data_root}, threads, out, options)
+    _tell(outcomes, wanted.share(), out)
+
+
+def _phases(
+    wanted: Plan, executor: str, workers: int | None, quiet: bool, where: dict[str, Any], threads: int, out: Path,
+    options: dict[str, Any],
+) -> list[Outcome]:  # fmt: skip
+    """Everything in its order: what measures time comes when nothing else runs here, and what starts from the weights of
+    other runs when those are finished."""
+    from manyheads.sweep.local import Interrupted
+    from manyheads.sweep.view import Nobody
+
+    def execute(jobs: Sequence[Job], workers: int | None) -> list[Outcome]:
+        look = Nobody() if quiet else None
+        if executor == "ray":
+            from manyheads.sweep.ray import run as on_ray
+
+            return on_ray(jobs, workers=workers, threads=threads, look=look, **where)
+        if executor == "slurm":
+            from manyheads.sweep.slurm import run as on_slurm
+
+            cluster = options.get("cluster", "slurm")
+            own = {name: value for name, value in options.items() if name != "cluster"}
+            return on_slurm(jobs, out / ".slurm", cluster=cluster, workers=workers, threads=threads, options=own, look=look,
+                            **where)  # fmt: skip
+        from manyheads.sweep.local import run as on_this_machine
+
+        many = 0 if executor == "process" else 2 if workers is None else workers
+        return on_this_machine(jobs, workers=many, threads=threads, look=look, **where)
+
+    jobs = wanted.jobs()
+    alone = [job for job in jobs if executor == "processes" and job.spec.task.get("is") == "Speed"]
+    try:
+        outcomes = execute([job for job in jobs if job not in alone], workers)
+        outcomes += execute(alone, 1) if alone else []
+        later = wanted.later_jobs()
+        return outcomes + (execute(later, workers) if later else [])
+    except Interrupted as stop:
+        print(f"manyheads: {stop}", file=sys.stderr)
+        raise typer.Exit(stop.code) from None
+
+
+def _tell(outcomes: list[Outcome], shared: int, out: Path) -> None:
+    """What became of the runs; those that failed are named, and make the command fail."""
+    fates: Counter[str] = Counter(outcome.fate for outcome in outcomes)
+    words = {"done": "done", "skipped": "finished before", "stopped": "stopped", "failed": "failed"}
+    told = [f"{fates[fate]} {word}" for fate, word in words.items() if fates[fate]]
+    told += [f"{shared} the same as others"] if shared else []
+    print(f"{', '.join(told) or 'nothing to run'}; for a page: manyheads report {out}")
+    missing = [outcome for outcome in outcomes if outcome.fate in ("failed", "stopped")]
+    for outcome in missing:
+        name = os.path.relpath(outcome.job.path, out)
+        print(f"{name}: {outcome.fate}" + (f": {outcome.message}" if outcome.message else ""), file=sys.stderr)
+    if missing:
+        raise typer.Exit(1)
+
+
+def _names(text: str | None) -> list[str] | None:
+    return None if text is None else text.split(",")
+
+
+def _seeds(text: str | None) -> list[int] | None:
+    try:
+        return None if text is None else [int(part) for part in text.split(",")]
+    except ValueError:
+        raise UserError(f"--seeds {text}: write whole numbers with commas between them, such as 0,1,2") from None
+
+
+def _options(given: list[str]) -> dict[str, Any]:
+    """`partition=gpu` and `timeout_min=600` as submitit takes them."""
+    found: dict[str, Any] = {}
+    for text in given:
+        name, equals, value = text.partition("=")
+        if not equals or not name:
+            raise UserError(f"--slurm {text}: write NAME=VALUE, such as partition=gpu")
+        try:
+            found[name] = json.loads(value)
+        except ValueError:
+            found[name] = value  # a word
+    return found

@@ -1,0 +1,65 @@
+"""The table of a dry run: what the runs of an experiment would take."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from .numbers import millions, size
+
+if TYPE_CHECKING:
+    from manyheads.sweep.forecast import Forecast
+    from manyheads.sweep.plan import Plan
+
+
+def show(
+    wanted: Plan, whole: bool, workers: int, device: str | None, threads: int, tflops: float | None, root: Path | None
+) -> None:
+    """Print a row for each arm, or for each experiment where all are wanted, and what everything would take."""
+    from rich.console import Console
+    from rich.table import Table
+
+    from manyheads.experiments.experiment import folder
+    from manyheads.report.words import count, duration
+    from manyheads.sweep.forecast import forecast, wall
+    from manyheads.sweep.job import Job
+
+    later = [Job(folder(wanted.root, spec), spec) for spec in wanted.later]
+    found = forecast([*wanted.jobs(), *later], device=device, threads=threads, tflops=tflops, root=root)
+    groups: dict[str, list[Forecast]] = {}
+    for each in found:
+        groups.setdefault(_group(each, whole), []).append(each)
+    table = Table(box=None, header_style="bold", pad_edge=False)
+    table.add_column("experiment" if whole else "arm", no_wrap=True)
+    for title in ("runs", "done", "params", "steps", "FLOPs", "time", "memory"):
+        table.add_column(title, justify="right", no_wrap=True)
+    for name, group in groups.items():
+        steps = _most([each.steps for each in group], "{:,}".format)
+        cells = [_most([each.params for each in group], millions), steps, _most([each.flops for each in group], count),
+                 _most([each.seconds for each in group], duration), _most([each.memory for each in group], size)]
+        table.add_row(name, str(len(group)), str(sum(each.done for each in group)), *cells)
+    console = Console(highlight=False)
+    console.print(table)
+    left = [each for each in found if not each.done]
+    beside = sum(sorted((each.memory or 0.0 for each in left), reverse=True)[:workers])
+    console.print(f"\nNumbers are of one run, the largest in its row. {len(found)} runs, {len(found) - len(left)} done; "
+                  f"the rest: about {duration(wall(left, workers))} with {workers} side by side, at most {size(beside)} of "
+                  "tensors.", soft_wrap=True)  # fmt: skip
+    unknown = sum(each.seconds is None for each in left)
+    if unknown:
+        console.print(f"Not in it: {unknown} runs of unknown length, measurements or epochs of data that is not here.",
+                      soft_wrap=True)  # fmt: skip
+
+
+def _group(each: Forecast, whole: bool) -> str:
+    label = each.job.spec.label
+    if whole:
+        return str(label["experiment"])
+    return " ".join(filter(None, [label["arm"], label.get("basis")]))
+
+
+def _most(values: Sequence[float | None], write: Callable[[Any], str]) -> str:
+    """The largest, if there is one."""
+    known = [value for value in values if value is not None]
+    return write(max(known)) if known else ""

@@ -1,0 +1,58 @@
+"""What the rank experiments share (2407.16153): their encoder by rank and multiplier, names of arms, recipes by scale.
+
+Two ways of having more heads. Along a row, heads x rank stays at multiplier x width: rank falls (`split`). Down a column,
+rank stays and the multiplier grows (`fixed`). The paper labels multipliers by parameters: d^2 is 1, d^2.5 is sqrt(dim),
+d^3 is dim, and so do the arms: L1_d2.5_half has 1 layer, multiplier sqrt(dim) and heads of rank dim/2.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from manyheads.arch.families import nearest_neighbor
+from manyheads.arch.spec import Arch
+
+SHARES = {1: "full", 2: "half", 4: "quarter", 8: "eighth"}
+
+
+def encoder(
+    dim: int, depth: int, multiplier: int, rank: int, *, tokens: int, mlp_dim: int, positions: str = "none",
+    position_dim: int = 0,
+) -> Arch:  # fmt: skip
+    """The paper's encoder: multiplier x width / rank heads of that rank."""
+    width = dim + position_dim if positions == "concat" else dim
+    return nearest_neighbor(dim, depth, multiplier * width // rank, rank, mlp_dim, tokens=tokens, positions=positions,
+                            position_dim=position_dim)  # fmt: skip
+
+
+def rank_name(dim: int, rank: int) -> str:
+    """A rank as a share of the dimension, so that scales of different dimension can be compared; r4, r2, r1 below."""
+    return SHARES.get(dim // rank, f"r{rank}") if rank > 1 else "r1"
+
+
+def width_name(dim: int, multiplier: int) -> str:
+    """A multiplier as the paper labels it: d2, d2.5 and d3 for 1, sqrt(dim) and dim."""
+    return f"d{2 + math.log(multiplier, dim):.3g}"
+
+
+def recipe(steps: int, batch: int, lr: float, **fields: Any) -> dict[str, Any]:
+    """The paper's training: AdamW without decay, betas 0.9 and 0.95, 5 % warm-up from 0, cosine to 0, nothing clipped.
+
+    Small models in float32: on a GPU steps are captured and not compiled, which would take longer than many of the runs;
+    products are TF32 there."""
+    return {
+        "batch": batch, "basis": {"kind": "steps", "amount": steps}, "lr": lr, "betas": [0.9, 0.95], "weight_decay": 0.0,
+        "clip": 0.0, "schedule": {"kind": "cosine", "warmup": 0.05}, "precision": "tf32", "compile": "off",
+        "capture": "on", "evaluate_every": 0.25, "probe_every": 0.5, "probe_samples": 64, "checkpoint_every": 0.25,
+    } | fields  # fmt: skip
+
+
+def smoke(steps: int, batch: int, lr: float, **fields: Any) -> dict[str, Any]:
+    """The same for two CPU cores: float32 throughout."""
+    return recipe(steps, batch, lr, precision="fp32", **fields)
+
+
+def task(dim: int, tokens: int, **fields: Any) -> dict[str, Any]:
+    """The farthest-neighbour task on the sphere that all of the paper's experiments train."""
+    return {"is": "NearestNeighbor", "dim": dim, "tokens": tokens, **fields}

@@ -1,0 +1,128 @@
+"""All claims over all experiments: what was found, what the paper printed, and those that no run here speaks of."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from manyheads.experiments.claims import CLAIMS
+from manyheads.experiments.experiment import Experiment
+from manyheads.experiments.verdict import POINTS, signed
+
+from .gather import Section
+from .judged import Judged, verdicts
+from .strip import strip
+from .tables import Cell, Table
+
+# what the papers print for a claim as a whole; a comparison has its own printed number
+PRINTED: dict[str, str] = {
+    "L1": "(√inner + √tokens) / (√inner - √tokens)", "L4": "a curve without numbers", "L6": "61.2-67.4 M against 86.6 M",
+    "L8": "80.1 % or more", "L9": "+0.0 to +0.4 points", "L10": "+0.0 to +0.5 points", "L11": "0.57-0.79 of the original",
+    "L12": "78.6 and 78.6", "L13": "2.41 against 2.47", "L14": "+0.34, +0.87, +0.2, +1.0, +0.1 points", "A1": "error 0",
+    "A2": "closed forms", "A3": ".015 to .87", "A4": ".695 to .307", "A5": "rows of 3 and 5 layers",
+    "A8": "(1/π) atan((π/2) √(d/heads))", "M1": "never run", "M2": "never run", "M3": "never run", "M4": "never run",
+}  # fmt: skip
+WORDS = {"holds": "yes", "does not hold": "no", "within noise": "noise", "not testable at this scale": "open"}
+COMPARED = ("verdict", "effect", "paper", "compared", "seeds", "held equal")
+MEANING = {
+    "verdict": "by the rule below the claims", "effect": "difference of the means over seeds, and its 95 % interval",
+    "paper": "the same difference as printed; in brackets what is printed for the claim as a whole",
+    "compared": "an arm, against which other, in which metric", "seeds": "finished", "held equal": "between the arms",
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One comparison that speaks of a claim, and the section it is in."""
+
+    number: int
+    section: Section
+    item: Judged
+
+
+def ledger(sections: Sequence[Section]) -> list[Entry]:
+    """Every comparison that speaks of a claim, claim by claim, and the larger scale first."""
+    order = list(CLAIMS)
+    found = [Entry(number, section, item) for number, section in enumerate(sections) for item in verdicts(section)
+             if item.pair.claim in CLAIMS]  # fmt: skip
+    return sorted(found, key=lambda entry: order.index(entry.item.pair.claim))
+
+
+def claims_table(entries: Sequence[Entry], name: str = "Claims") -> Table:
+    """The claims table."""
+    heads = ("claim", "what it says", *COMPARED[:4], "experiment", *COMPARED[4:], "why")
+    rows = []
+    for entry in entries:
+        item, section = entry.item, entry.section
+        where = Cell(" ".join(filter(None, [section.name, section.scale])), section.name, href=f"#s{entry.number}")
+        claim = [Cell(item.pair.claim, _claim_key(item.pair.claim)), Cell(item.claim, item.claim)]
+        cells = compared(item, section)
+        rows.append([*claim, *cells[:4], where, *cells[4:], Cell(item.verdict.reason)])
+    return Table(name, heads, rows, words=True, meaning=MEANING)
+
+
+def compared(item: Judged, section: Section) -> list[Cell]:
+    """The cells of one comparison under `COMPARED`."""
+    pair, found = item.pair, item.effect
+    who = f"{pair.arm} against {pair.against}" + (f", {_metric(item.metric)}" if item.metric else "")
+    smoke = section.scale == "smoke"
+    word = "smoke, claims nothing" if smoke and item.verdict.word == "not testable at this scale" else item.verdict.word
+    printed = Cell(f"({PRINTED[pair.claim]})" if pair.claim in PRINTED else "")
+    if pair.printed is not None:
+        printed = Cell(signed(pair.printed, item.metric), pair.printed)
+    return [
+        Cell(word, kind="smoke" if smoke else WORDS[item.verdict.word]), _effect(item), printed, Cell(who),
+        Cell("") if found is None else Cell(str(found.seeds), found.seeds), Cell(section.held),
+    ]  # fmt: skip
+
+
+def _effect(item: Judged) -> Cell:
+    found = item.effect
+    if found is None:
+        return Cell("")
+    low, high = (signed(end, item.metric).removesuffix(POINTS) for end in (found.low, found.high))
+    text = signed(found.difference, item.metric)
+    if math.isfinite(found.low):
+        ends = {"low": found.low, "high": found.high}
+        return Cell(f"{text} ({low} to {high})", found.difference, ends, drawn=strip(item))
+    return Cell(f"{text} (one seed)", found.difference, drawn=strip(item))
+
+
+def _metric(metric: str) -> str:
+    return "kappa" if metric == "log_kappa" else metric
+
+
+def _claim_key(claim: str) -> str:
+    """L9 before L10."""
+    return f"{claim[0]}{int(claim[1:]):02d}"
+
+
+def tally(entries: Sequence[Entry]) -> str:
+    """How many comparisons came out how, in one line."""
+    words = [entry.item.verdict.word for entry in entries if entry.section.scale != "smoke"]
+    smoke = len(entries) - len(words)
+    parts = [f"{word}: {words.count(word)}" for word in WORDS if word in words]
+    if smoke:
+        parts.append(f"at scale smoke, which claims nothing: {smoke}")
+    spoken = len({entry.item.pair.claim for entry in entries})
+    return f"{len(entries)} comparisons speak of {spoken} of {len(CLAIMS)} claims. {', '.join(parts)}." if entries else ""
+
+
+def unspoken(entries: Sequence[Entry], experiments: Mapping[str, Experiment]) -> Table:
+    """The claims that no run here speaks of, and what would."""
+    spoken = {entry.item.pair.claim for entry in entries}
+    rows = []
+    for claim, text in CLAIMS.items():
+        if claim in spoken:
+            continue
+        deciding = [experiment for experiment in experiments.values() if claim in experiment.claims]
+        command = "; ".join(experiment.command(_scale(experiment)) for experiment in deciding)
+        rows.append([Cell(claim, _claim_key(claim)), Cell(text, text), Cell(PRINTED.get(claim, ""), PRINTED.get(claim, "")),
+                     Cell(command or "no experiment yet", command)])  # fmt: skip
+    return Table("Claims without runs", ("claim", "what it says", "paper", "what would decide it"), rows, words=True)
+
+
+def _scale(experiment: Experiment) -> str:
+    """The smallest scale at which an experiment decides anything."""
+    return next((scale for scale in ("small", "paper", "smoke") if scale in experiment.settings), "small")

@@ -1,0 +1,102 @@
+"""Tables as records: the page shows and sorts them, and the same cells become CSV, in the browser and in files."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from html import escape
+
+FILTERED = 25  # rows above which a table has a box to filter them
+LONG = 24  # characters from which on a cell of words may wrap
+
+
+@dataclass(frozen=True)
+class Cell:
+    """What a cell shows, what it sorts by, and where it leads. A number as `key` is what CSV has instead of the text;
+    `more` are further numbers that CSV has in columns of their own; `drawn` is markup shown before the text."""
+
+    text: str
+    key: float | str = ""
+    more: Mapping[str, float] = field(default_factory=dict)
+    href: str = ""
+    drawn: str = ""
+    kind: str = ""
+
+
+@dataclass(frozen=True)
+class Table:
+    """Rows of cells, all with the same heads. `words`: cells that hold sentences and may wrap. `meaning`: by head."""
+
+    name: str
+    heads: Sequence[str]
+    rows: Sequence[Sequence[Cell]]
+    words: bool = False
+    meaning: Mapping[str, str] = field(default_factory=dict)
+
+
+def slug(name: str) -> str:
+    """A name for a file."""
+    return re.sub(r"[^A-Za-z0-9.]+", "_", name).strip("_")
+
+
+def csv_rows(table: Table) -> list[list[str]]:
+    """The table as rows of text for CSV, heads first."""
+    extra = [list(dict.fromkeys(name for row in table.rows for name in row[at].more)) for at in range(len(table.heads))]
+    heads = [name for head, more in zip(table.heads, extra, strict=True) for name in (head, *(f"{head} {m}" for m in more))]
+    rows = []
+    for row in table.rows:
+        cells: list[str] = []
+        for cell, more in zip(row, extra, strict=True):
+            cells += [plain(cell), *(number(cell.more[name]) if name in cell.more else "" for name in more)]
+        rows.append(cells)
+    return [heads, *rows]
+
+
+def plain(cell: Cell) -> str:
+    """A cell in CSV: its number, or its text where it has none; nothing where it shows nothing."""
+    return cell.text if isinstance(cell.key, str) or not cell.text else number(cell.key)
+
+
+def number(value: float) -> str:
+    """A number as JavaScript and Python both write it, whole ones without a point."""
+    return str(int(value)) if math.isfinite(value) and value == int(value) and abs(value) < 1e15 else repr(float(value))
+
+
+def html(table: Table) -> str:
+    """The table in a frame of its own, which scrolls sideways on a narrow screen, by keyboard too."""
+    if not table.rows:
+        return ""
+    heads = "".join(f'<th scope="col"{_title(table.meaning.get(head.split(",")[0], ""))}><button type="button">'
+                    f"{escape(head)}</button></th>" for head in table.heads)  # fmt: skip
+    body = "".join(f"<tr>{''.join(map(_cell, row))}</tr>" for row in table.rows)
+    name = escape(table.name)
+    search = ('<input type="search" class="filter" placeholder="filter rows" aria-label="filter rows of '
+              f'{name}">' if len(table.rows) > FILTERED else "")  # fmt: skip
+    return (f'<div class="table"><div class="wide{" words" * table.words}" role="region" tabindex="0" aria-label="{name}">'
+            f"<table><thead><tr>{heads}</tr></thead><tbody>{body}</tbody></table></div>"
+            f'<div class="tools">{search}<button type="button" class="get" data-get="csv" data-name="{slug(table.name)}">'
+            f"CSV</button></div></div>")  # fmt: skip
+
+
+def _title(text: str) -> str:
+    return f' title="{escape(text)}"' if text else ""
+
+
+def _cell(cell: Cell) -> str:
+    key = ""
+    if not isinstance(cell.key, str):
+        key = f' data-n="{number(cell.key)}"'
+    elif cell.key and cell.key != cell.text:
+        key = f' data-key="{escape(cell.key)}"'
+    more = f' data-more="{escape(json.dumps({name: number(v) for name, v in cell.more.items()}))}"' if cell.more else ""
+    text = escape(cell.text)
+    if cell.href:
+        text = f'<a href="{escape(cell.href)}">{text}</a>'
+    if cell.kind:
+        text = f'<span class="badge {cell.kind}">{text}</span>'
+    long = ' class="long"' if len(cell.text) > LONG and not cell.kind and not cell.drawn else ""
+    return f"<td{long}{key}{more}>{cell.drawn}{text}</td>"
+

@@ -1,0 +1,112 @@
+"""What runs would take, before anything is allocated: steps, operations, time, memory.
+
+Time is that of a finished run which differs in the seed alone, where there is one. Else it is counted: operations at a
+machine's speed, and for every step a while for every layer, which is most of it where models are small.
+"""
+
+from __future__ import annotations
+
+import heapq
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+
+import torch
+
+from manyheads import tasks
+from manyheads.arch.errors import UserError
+from manyheads.arch.flops import training_flops
+from manyheads.arch.params import params
+from manyheads.arch.parts import Token
+from manyheads.runs import Run, RunSpec
+from manyheads.tasks.measurement import Measurement
+from manyheads.train.budget import budget
+from manyheads.train.memory import part_bytes
+from manyheads.train.recipe import Recipe
+from manyheads.train.step import uses_half
+
+from .job import Job
+
+SPEED = {"cpu": 0.025, "cuda": 60.0}  # TFLOPS that training reaches: a core, and 0.4 of an A100 in TF32
+LAYER = {"cpu": 1e-3, "cuda": 1e-4}  # seconds of a step for every layer, however small
+
+
+@dataclass(frozen=True)
+class Forecast:
+    """What one run would take; None where that is not known: a measurement has no steps, and where data that an epoch is
+    counted in is missing nobody knows how many. `memory` is bytes of tensors, PyTorch itself left out."""
+
+    job: Job
+    done: bool
+    params: int
+    steps: int | None = None
+    flops: float | None = None
+    seconds: float | None = None
+    memory: float | None = None
+
+
+def forecast(
+    jobs: Sequence[Job], *, device: str | None = None, threads: int = 1, tflops: float | None = None,
+    root: Path | None = None,
+) -> list[Forecast]:  # fmt: skip
+    """A forecast for each job, on `device` (by default a GPU if there is one) that trains at `tflops`."""
+    if tflops is not None and tflops <= 0:
+        raise UserError(f"--tflops {tflops}: nothing is trained at that speed; write a number above 0")
+    kind = torch.device(device).type if device else "cuda" if torch.cuda.is_available() else "cpu"
+    speed = 1e12 * (tflops or SPEED.get(kind, SPEED["cuda"]) * (threads if kind == "cpu" else 1))
+    opened = {job.path: Run.open(job.path) if (job.path / "spec.json").is_file() else None for job in jobs}
+    results = {path: run.result for path, run in opened.items() if run is not None}
+    taken: dict[str, float] = {}
+    for job in jobs:
+        result = results.get(job.path)
+        if result is not None and "seconds" in result.get("timing", {}):
+            taken[_but_seed(job.spec)] = float(result["timing"]["seconds"])
+    return [_one(job, results.get(job.path) is not None, taken.get(_but_seed(job.spec)), kind, speed, root) for job in jobs]
+
+
+def wall(forecasts: Iterable[Forecast], workers: int) -> float:
+    """Seconds until all are done, taken in their order by so many workers."""
+    free = [0.0] * workers
+    for each in forecasts:
+        if not each.done and each.seconds is not None:
+            heapq.heapreplace(free, free[0] + each.seconds)
+    return max(free)
+
+
+def _one(job: Job, done: bool, taken: float | None, kind: str, speed: float, root: Path | None) -> Forecast:
+    arch, count = job.spec.arch, params(job.spec.arch).total
+    task, recipe = tasks.from_dict(job.spec.task), Recipe.from_dict(job.spec.recipe)
+    task.check(arch)
+    if isinstance(task, Measurement):
+        return Forecast(job, done, count, seconds=taken)
+    device = torch.device(kind)
+    memory = part_bytes(arch, recipe, recipe.batch // recipe.accumulate, half=uses_half(recipe, device), fused=True)
+    text = isinstance(arch.embed, Token)
+    unit, per_sample = ("tokens", arch.stages[0].tokens) if text else ("images", 1)
+    samples = None
+    if recipe.basis.kind == "epochs":
+        samples = _samples(json.dumps(job.spec.task), recipe.batch, root)
+        if samples is None:
+            return Forecast(job, done, count, seconds=taken, memory=memory)
+    spend = budget(recipe, arch, unit=unit, per_sample=per_sample, samples=samples)
+    if spend.steps is None:
+        return Forecast(job, done, count, seconds=spend.seconds, memory=memory)
+    flops = float(spend.steps * recipe.batch * training_flops(arch))
+    layers = sum(stage.depth * len(stage.unit) for stage in arch.stages)
+    counted = flops / speed + spend.steps * layers * LAYER.get(kind, LAYER["cuda"])
+    return Forecast(job, done, count, spend.steps, flops, counted if taken is None else taken, memory)
+
+
+@lru_cache(maxsize=256)
+def _samples(task: str, batch: int, root: Path | None) -> int | None:
+    """How many samples an epoch has, if the data is here."""
+    try:
+        return tasks.from_dict(json.loads(task)).open(torch.device("cpu"), 0, batch, root=root).samples
+    except UserError:
+        return None
+
+
+def _but_seed(spec: RunSpec) -> str:
+    return json.dumps({**spec.to_dict(), "seed": 0, "label": {}}, sort_keys=True)

@@ -1,0 +1,142 @@
+"""Runs on a Ray cluster, one task a run: a machine's own cluster, or the one that RAY_ADDRESS names.
+
+    outcomes = run([Job(path, spec), ...], workers=8, device="cuda")
+
+A task is given the path of a run folder and nothing else; it trains the folder in a worker process of its own. When a
+task's process or its node dies, Ray starts the task again, which goes on from the last checkpoint; when this process dies,
+the tasks save and stop, and the same call goes on. Folders have to be where all nodes see them.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, cast
+
+from manyheads.arch.errors import UserError
+from manyheads.runs import Run
+from manyheads.train.stop import listening
+
+from .job import Fate, Job, Outcome, Viewer, carry_out
+from .local import PAUSE, Interrupted
+from .one import One, package
+from .view import viewer
+
+RETRIES = 3  # of a task whose process or node died
+OBJECTS = 100 * 2**20  # bytes of shared memory for a cluster of our own: paths travel, tensors do not
+
+
+def run(
+    jobs: Sequence[Job], *, workers: int | None = None, device: str | None = None, threads: int = 1,
+    gpus: float | None = None, root: Path | None = None, look: Viewer | None = None,
+) -> list[Outcome]:  # fmt: skip
+    """Do every job and say what became of it, in the order of `jobs`.
+
+    At most `workers` run at a time, on a cluster of many machines as many as fit if it is None. Each takes `threads` CPUs
+    and `gpus` GPUs, which may be a fraction: by default none on the CPU, and on GPUs one, or an even share where a
+    machine's own cluster has fewer GPUs than workers. Asked to stop, every run saves, and `Interrupted` is raised."""
+    if threads < 1 or (workers is not None and workers < 1):
+        raise UserError(f"{workers} workers of {threads} threads; write 1 or more of each")
+    if device is not None and ":" in device:
+        raise UserError(f"--device {device}: Ray gives every run a GPU of its own and calls it 0; write --device cuda")
+    look = look or viewer()
+
+    def work(waiting: list[int]) -> dict[int, Outcome]:
+        if not waiting:
+            return {}
+        with cluster(workers, threads) as ray:
+            share = _share(ray, device, workers) if gpus is None else gpus
+            task = ray.remote(num_cpus=threads, num_gpus=share, max_retries=RETRIES)(train)
+            where = None if root is None else str(root.resolve())
+            return _Flight(ray, task, (device, where, threads), jobs, workers or len(jobs)).work(waiting, look)
+
+    return carry_out(jobs, look, work)
+
+
+def train(folder: str, device: str | None, root: str | None, threads: int) -> dict[str, str]:
+    """The task: one run folder, wherever Ray put it."""
+    # Ray cancels by SIGINT's handler, which there is none of where the cluster was started in a shell's background
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    return One(folder, device, root, threads).train()
+
+
+@contextmanager
+def cluster(workers: int | None, threads: int) -> Iterator[Any]:
+    """Ray, connected: as this process already is, or to RAY_ADDRESS, or to a cluster of its own on this machine's cores,
+    which ends with it."""
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # nothing is reported to anybody
+    os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")  # no advice about a future version
+    os.environ.setdefault("RAY_kill_child_processes_on_worker_exit", "0")  # they save and stop by themselves
+    ray = package("ray", "sweep")
+    if ray.is_initialized():
+        yield ray
+        return
+    quiet: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.ERROR, "include_dashboard": False}
+    address = os.environ.get("RAY_ADDRESS") or "local"
+    if address == "local":
+        side_by_side = workers or max(1, (os.cpu_count() or 1) // threads)
+        quiet |= {"num_cpus": threads * side_by_side, "object_store_memory": OBJECTS}
+    try:
+        ray.init(address=address, **quiet)
+    except (ConnectionError, RuntimeError, ValueError) as error:
+        raise UserError(f"no Ray cluster at {address}: {str(error).splitlines()[0]}; start one with `ray start --head`, or "
+                        "unset RAY_ADDRESS to use this machine alone") from error  # fmt: skip
+    try:
+        yield ray
+    finally:
+        ray.shutdown()
+
+
+def _share(ray: Any, device: str | None, workers: int | None) -> float:
+    """The part of a GPU for each run."""
+    total = ray.cluster_resources().get("GPU", 0.0)
+    if device == "cpu" or (device is None and not total):
+        return 0.0
+    if not total:
+        raise UserError(f"--device {device}: the Ray cluster has no GPU; write --device cpu")
+    alone = len(ray.nodes()) == 1
+    return min(1.0, total / workers) if alone and workers is not None else 1.0
+
+
+class _Flight:
+    """Tasks in the air, at most so many at a time."""
+
+    def __init__(self, ray: Any, task: Any, orders: tuple[Any, ...], jobs: Sequence[Job], most: int) -> None:
+        self.ray, self.task, self.orders, self.jobs, self.most = ray, task, orders, jobs, most
+        self.running: dict[Any, int] = {}
+
+    def work(self, waiting: list[int], look: Viewer) -> dict[int, Outcome]:
+        """Everything, until it is done or somebody asks to stop."""
+        found: dict[int, Outcome] = {}
+        cancelled = False
+        with listening() as asked:
+            while self.running or (waiting and not asked.number):
+                while waiting and len(self.running) < self.most and not asked.number:
+                    i = waiting.pop(0)
+                    self.running[self.task.remote(str(self.jobs[i].path.resolve()), *self.orders)] = i
+                if asked.number and not cancelled:
+                    cancelled = True
+                    for reference in self.running:
+                        self.ray.cancel(reference)
+                look.look([self.jobs[i] for i in self.running.values()])
+                for reference in self.ray.wait(list(self.running), timeout=PAUSE)[0]:
+                    i = self.running.pop(reference)
+                    found[i] = self._outcome(i, reference)
+                    look.ended(found[i])
+        if asked.number:
+            raise Interrupted([*found.values()], asked.number)
+        return found
+
+    def _outcome(self, i: int, reference: Any) -> Outcome:
+        job = self.jobs[i]
+        try:
+            answer = self.ray.get(reference)
+            return Outcome(job, cast(Fate, answer["fate"]), answer["message"])
+        except self.ray.exceptions.TaskCancelledError:
+            return Outcome(job, "stopped" if Run.open(job.path).result is None else "done")
+        except self.ray.exceptions.RayError as error:  # its processes or nodes died again and again, or our own defect
+            return Outcome(job, "failed", f"{type(error).__name__}: {str(error).strip().splitlines()[-1]}")

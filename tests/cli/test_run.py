@@ -1,0 +1,153 @@
+"""`manyheads run` as a person meets it: it goes on where it was, hides no failure, and says beforehand what it takes."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import typer
+from typer.testing import CliRunner, Result
+
+from manyheads.arch.errors import UserError
+from manyheads.cli.run import run
+from manyheads.experiments import registry
+from manyheads.experiments.experiment import Arm
+from manyheads.runs import Run, find
+from tests.sweep.tiny import tiny
+
+app = typer.Typer()
+app.command()(run)
+
+
+@pytest.fixture
+def toys(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two experiments in place of the real ones: `toy` with two arms, and `twin`, of which one arm is the same run."""
+    toy = replace(tiny(4, probe_every=0, checkpoint_every=2), name="toy", run="")
+    setting = toy.setting("smoke")
+    only = Arm("same", setting.arms[0].arch)
+    twin = replace(toy, name="twin", settings={"smoke": replace(setting, arms=(only,))})
+    monkeypatch.setattr(registry, "EXPERIMENTS", {"toy": toy, "twin": twin})
+
+
+def call(*args: str, code: int = 0) -> Result:
+    """`manyheads run ARGS` in this process."""
+    result = CliRunner().invoke(app, [*args, "--device", "cpu"])
+    if isinstance(result.exception, UserError):
+        raise result.exception
+    assert result.exit_code == code, result.output
+    return result
+
+
+def here(root: Path) -> list[str]:
+    """Options that keep everything in this process."""
+    return ["--out", str(root), "--executor", "process", "--quiet"]
+
+
+def states(root: Path) -> dict[str, str]:
+    """Where every run stands."""
+    return {found.path.relative_to(root).as_posix(): found.state for found in find(root)}
+
+
+def test_it_runs_every_arm_and_again_it_runs_nothing(tmp_path: Path, toys: None) -> None:
+    assert call("toy", *here(tmp_path)).stdout.startswith("2 done; for a page: manyheads report")
+    assert states(tmp_path) == {"toy-smoke/original-s0": "done", "toy-smoke/lean-s0": "done"}
+    before = {file: file.stat().st_mtime_ns for file in tmp_path.rglob("*")}
+    assert call("toy", *here(tmp_path)).stdout.startswith("2 finished before;")
+    assert {file: file.stat().st_mtime_ns for file in tmp_path.rglob("*")} == before
+
+
+def test_all_trains_what_is_the_same_once(tmp_path: Path, toys: None) -> None:
+    assert call("all", *here(tmp_path)).stdout.startswith("2 done, 1 the same as others;")
+    assert set(states(tmp_path)) == {"toy-smoke/original-s0", "toy-smoke/lean-s0", "twin-smoke/same-s0"}
+    assert set(states(tmp_path).values()) == {"done"}
+    one, same = (tmp_path / name / "metrics.jsonl" for name in ("toy-smoke/original-s0", "twin-smoke/same-s0"))
+    assert one.read_bytes() == same.read_bytes()
+    assert call("all", *here(tmp_path)).stdout.startswith("3 finished before;")
+
+
+def test_arms_and_seeds_are_chosen(tmp_path: Path, toys: None) -> None:
+    call("toy", *here(tmp_path), "--arms", "lean", "--seeds", "3,4")
+    assert set(states(tmp_path)) == {"toy-smoke/lean-s3", "toy-smoke/lean-s4"}
+
+
+def test_a_failed_run_is_named_at_the_end_and_the_others_are_done(
+    tmp_path: Path, toys: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    toy = registry.EXPERIMENTS["toy"]
+    setting = toy.setting("smoke")
+    wild = replace(setting.arms[0], name="wild", recipe={"lr": 1e6, "clip": 0.0, "explode": 1.0})
+    arms = (wild, setting.arms[1])
+    changed = replace(toy, settings={"smoke": replace(setting, arms=arms)})
+    monkeypatch.setattr(registry, "EXPERIMENTS", {"toy": changed})
+    result = call("toy", *here(tmp_path), code=1)
+    assert result.stdout.startswith("1 done, 1 failed;")
+    assert "toy-smoke/wild-s0: failed: the loss of step" in result.stderr
+    assert states(tmp_path) == {"toy-smoke/wild-s0": "failed", "toy-smoke/lean-s0": "done"}
+
+
+def test_a_dry_run_says_what_it_takes_and_writes_nothing(tmp_path: Path, toys: None) -> None:
+    told = call("toy", "--out", str(tmp_path / "runs"), "--dry-run", "--workers", "2").stdout
+    lines = told.splitlines()
+    assert lines[0].split() == ["arm", "runs", "done", "params", "steps", "FLOPs", "time", "memory"]
+    assert lines[1].split()[:6] == ["original", "1", "0", "206.0", "k", "4"]
+    assert "2 runs, 0 done" in told
+    assert "with 2 side by side" in told
+    assert not (tmp_path / "runs").exists()
+
+
+def test_list_prints_a_command_for_every_run_that_is_left(tmp_path: Path, toys: None) -> None:
+    call("toy", *here(tmp_path), "--arms", "lean")
+    (line,) = call("toy", "--out", str(tmp_path), "--list").stdout.splitlines()
+    command = shlex.split(line)
+    assert command[:3] == ["manyheads", "train", "--resume"]
+    assert Run.open(command[3]).state == "new"
+    assert Path(command[3]) == tmp_path / "toy-smoke" / "original-s0"
+    assert command[4:] == ["--quiet", "--device", "cpu"]
+
+
+@pytest.mark.parametrize(
+    ("args", "told"),
+    [
+        (["toi"], "no experiment is called 'toi'; did you mean 'toy'|no experiment is called 'toi'"),
+        (["toy", "--scale", "large"], "write one of smoke, small, paper"),
+        (["toy", "--scale", "paper"], "has no scale 'paper'"),
+        (["toy", "--arms", "leen"], "has no arm 'leen' at scale smoke"),
+        (["all", "--arms", "lean"], "belong to one experiment"),
+        (["toy", "--seeds", "0;1"], "write whole numbers"),
+        (["toy", "--executor", "rey"], "write one of process, processes, ray, slurm"),
+        (["toy", "--executor", "process", "--workers", "2"], "write --executor processes"),
+        (["toy", "--slurm", "partition=gpu"], "belongs to --executor slurm"),
+        (["toy", "--executor", "slurm", "--slurm", "gpu"], "write NAME=VALUE"),
+        (["toy", "--dry-run", "--tflops", "0"], "write a number above 0"),
+    ],
+)  # fmt: skip
+def test_a_mistake_is_one_sentence_and_writes_nothing(tmp_path: Path, toys: None, args: list[str], told: str) -> None:
+    with pytest.raises(UserError, match=told):
+        call(*args, "--out", str(tmp_path / "runs"))
+    assert not (tmp_path / "runs").exists()
+
+
+def test_an_interrupted_run_goes_on_and_no_number_changes(
+    tmp_path: Path, toys: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    call("toy", *here(tmp_path / "quiet"), "--arms", "lean")
+    from manyheads.train import loop
+
+    save, saved = loop.Session.save, []
+
+    def die(self: loop.Session) -> None:
+        save(self)
+        saved.append(self.state.step)
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(loop.Session, "save", die)
+        call("toy", *here(tmp_path / "killed"), "--arms", "lean", code=130)
+    assert saved == [2]
+    assert call("toy", *here(tmp_path / "killed"), "--arms", "lean").stdout.startswith("1 done;")
+    one, other = (tmp_path / root / "toy-smoke" / "lean-s0" for root in ("quiet", "killed"))
+    assert (one / "metrics.jsonl").read_bytes() == (other / "metrics.jsonl").read_bytes()
+    assert json.loads((other / "status.json").read_text())["state"] == "done"

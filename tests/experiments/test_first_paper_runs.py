@@ -1,0 +1,250 @@
+"""One smoke run of every kind of task is trained or measured; what is finished under one name is finished under another."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from scipy import stats
+
+from manyheads.arch.errors import UserError
+from manyheads.arch.families import nearest_neighbor
+from manyheads.data.text.glue import SETS
+from manyheads.experiments.adopt import adopt
+from manyheads.experiments.best import Best, chosen
+from manyheads.experiments.experiment import Arm, Experiment, Setting, folder, specs
+from manyheads.experiments.first_paper import FIRST
+from manyheads.experiments.registry import EXPERIMENTS
+from manyheads.experiments.table1 import TABLE1
+from manyheads.experiments.table1_glue import TABLE1_GLUE, classifier, prepare
+from manyheads.experiments.trend import spearman, trend
+from manyheads.experiments.verdict import judge
+from manyheads.runs import Run, RunSpec, find
+from manyheads.tasks import from_dict
+from manyheads.tasks.footprint import Footprint
+from manyheads.tasks.measurement import Measurement
+from manyheads.train.loop import train
+from tests.tasks.glue_files import write
+
+# experiment and arm for every kind of task
+KINDS = {
+    "Images": ("table4", "tnt_b_lean"), "LanguageModel": ("table2", "lean"), "MaskedLanguage": ("table1", "lean"),
+    "ListOps": ("table3", "listops_L1_h4"), "ByteText": ("table3", "text_L1_h4"),
+    "Retrieval": ("table3", "retrieval_L1_h4"), "PixelRow": ("table3", "image_L1_h4"),
+    "Pathfinder": ("table3", "pathfinder_L1_h4"), "HeadsKappa": ("theorem", "attention_h12"),
+    "Speed": ("latency", "vit_b_lean"), "Footprint": ("memory", "gpt2_lean_bf16"),
+    "WrittenDown": ("constructions", "half"),
+}  # fmt: skip
+
+
+def trained(root: Path, spec: RunSpec, **how: Any) -> dict[str, Any]:
+    """The result of a run, its data made below `root`."""
+    return train(Run.create(folder(root, spec), spec), device="cpu", progress="none", root=root / "data", **how)
+
+
+def one(name: str, arm: str, **recipe: Any) -> RunSpec:
+    """The first smoke run of an arm, with fields of its recipe changed."""
+    spec = next(spec for spec in specs(EXPERIMENTS[name], "smoke") if spec.label["arm"] == arm)
+    return replace(spec, recipe={**spec.recipe, **recipe})
+
+
+def test_every_kind_of_task_is_among_these() -> None:
+    used = {str(spec.task["is"]) for name in FIRST if "smoke" in EXPERIMENTS[name].settings
+            for spec in specs(EXPERIMENTS[name], "smoke")}  # fmt: skip
+    assert used == KINDS.keys()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_smoke_run_of_every_task_ends_with_a_score(kind: str, tmp_path: Path) -> None:
+    spec = one(*KINDS[kind])
+    assert spec.task["is"] == kind
+    result = trained(tmp_path, spec)
+    run = Run.open(folder(tmp_path, spec))
+    headline, direction = result["better"]
+    assert math.isfinite(result["score"][headline])
+    assert direction in ("up", "down")
+    assert run.state == "done"
+    if isinstance(from_dict(spec.task), Measurement):
+        assert result["steps"] == 0
+        assert not run.model.exists()
+    else:
+        assert result["steps"] == spec.recipe["basis"].get("amount", 30) or spec.recipe["basis"]["kind"] != "steps"
+        assert {record["step"] for record in run.spectra.read()} >= {0, result["steps"]}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", [name for name in FIRST if name != "table1_glue"])
+def test_every_smoke_run_ends_with_a_score(name: str, tmp_path: Path) -> None:
+    for spec in specs(EXPERIMENTS[name], "smoke"):
+        result = trained(tmp_path, spec)
+        assert math.isfinite(result["score"][result["better"][0]]), spec.label
+
+
+def test_the_probe_looks_closer_where_an_experiment_asks(tmp_path: Path) -> None:
+    detailed = one("fig4", "L8_m1", basis={"kind": "steps", "amount": 2})
+    trained(tmp_path, detailed)
+    last = Run.open(folder(tmp_path, detailed)).spectra.read()[-1]
+    assert last["detail"]["mlp_hidden_kappa"] > 1
+    slopes = one("correlation", "depth_only", basis={"kind": "steps", "amount": 1})
+    trained(tmp_path, slopes)
+    last = Run.open(folder(tmp_path, slopes)).spectra.read()[-1]
+    assert last["jacobian"]["kappa"] > 1
+    assert 0 < last["head_correlation"] < 1
+
+
+# ------------------------------------------------------------------------------------------------------------ measurements
+def test_drawn_heads_are_conditioned_as_the_formula_says_and_attention_is_not(tmp_path: Path) -> None:
+    found = {arm: trained(tmp_path, one("theorem", f"{arm}_h96"))["score"] for arm in ("normal", "attention", "formula")}
+    assert found["normal"]["kappa"] == pytest.approx(found["normal"]["predicted"], rel=0.02)
+    assert found["normal"]["kappa"] < found["formula"]["kappa"] < 1.1 * found["normal"]["kappa"]
+    assert found["attention"]["kappa"] > 5 * found["formula"]["kappa"]
+    assert found["attention"]["deficient"] == 0
+    record = Run.open(folder(tmp_path, one("theorem", "normal_h96"))).spectra.read()[0]
+    assert math.exp(record["log_kappa"]) == pytest.approx(found["normal"]["kappa"])
+
+
+def test_a_measurement_is_the_same_twice_and_another_with_another_seed(tmp_path: Path) -> None:
+    spec = one("theorem", "normal_h6")
+    again = [trained(tmp_path / name, spec)["score"] for name in "ab"]
+    assert again[0] == again[1]
+    assert trained(tmp_path, replace(spec, seed=1))["score"] != again[0]
+
+
+def test_low_rank_heads_fail_where_full_rank_ones_do_not(tmp_path: Path) -> None:
+    found = {arm: trained(tmp_path, one("constructions", arm))["score"]["loss"] for arm in ("exact_N256", "full", "half")}
+    assert found["exact_N256"] == 0
+    assert found["full"] < 0.02
+    assert found["half"] > 0.4
+
+
+@pytest.mark.parametrize("kind", ["fp32", "bf16"])
+def test_tracked_memory_is_what_the_formula_counts(kind: str) -> None:
+    arm = next(arm for arm in EXPERIMENTS["memory"].setting("small").arms if arm.name == f"vit_l_lean_{kind}")
+    import torch
+
+    task = from_dict({"is": "Footprint", **arm.task})
+    assert isinstance(task, Footprint)
+    score = task.measure(arm.arch, 0, torch.device("cpu")).score
+    assert score["memory"] == pytest.approx(score["counted"], rel=0.06)
+    assert task.measure(arm.arch, 1, torch.device("cpu")).score == score
+
+
+def test_a_measurement_has_no_batches_and_refuses_what_it_cannot_measure() -> None:
+    import torch
+
+    vit = EXPERIMENTS["table4"].setting("smoke").arms[0].arch
+    with pytest.raises(UserError, match="no batches"):
+        from_dict({"is": "Speed"}).open(torch.device("cpu"), 0, 1)
+    for name in ("HeadsKappa", "WrittenDown"):
+        with pytest.raises(UserError, match="take nearest_neighbor"):
+            from_dict({"is": name}).check(vit)
+    with pytest.raises(UserError, match="gives 3 tokens"):
+        from_dict({"is": "WrittenDown"}).check(nearest_neighbor(4, 1, 1, 4, 4, tokens=5))
+    for fields in ({"is": "HeadsKappa", "entries": "cauchy"}, {"is": "WrittenDown", "network": "deep"},
+                   {"is": "Footprint", "precision": "fp8"}, {"is": "Speed", "batch": 0}):  # fmt: skip
+        with pytest.raises(UserError, match="; write"):
+            from_dict(fields)
+
+
+# ------------------------------------------------------------------------------------------------- one run, several names
+def test_what_is_finished_for_one_experiment_is_finished_for_another(tmp_path: Path) -> None:
+    spec = one("theorem", "formula_h6")
+    other = replace(spec, label=spec.label | {"experiment": "elsewhere"})
+    assert other.id == spec.id
+    assert adopt(tmp_path, [spec, other]) == []
+    result = trained(tmp_path, spec)
+    assert adopt(tmp_path, [spec, other]) == [folder(tmp_path, other)]
+    run = Run.open(folder(tmp_path, other))
+    assert run.result == result
+    assert run.spec.label["trained_in"] == "theorem-smoke/formula_h6-s0"
+    assert run.spectra.read() == Run.open(folder(tmp_path, spec)).spectra.read()
+    assert adopt(tmp_path, [spec, other]) == []
+    assert all(found.problem is None for found in find(tmp_path))
+
+
+def test_a_run_that_has_begun_is_left_alone_and_what_a_kill_left_is_not(tmp_path: Path) -> None:
+    spec = one("theorem", "formula_h6")
+    trained(tmp_path, spec)
+    begun, left = (replace(spec, label=spec.label | {"experiment": name}) for name in ("begun", "left"))
+    run = Run.create(folder(tmp_path, begun), begun)
+    (run.checkpoints / "step").mkdir(parents=True)
+    torn = Run.create(folder(tmp_path, left), left)
+    torn.spectra.append({"step": 0})
+    assert adopt(tmp_path, [begun, left]) == [folder(tmp_path, left)]
+    assert Run.open(folder(tmp_path, left)).spectra.read() == Run.open(folder(tmp_path, spec)).spectra.read()
+    assert Run.open(folder(tmp_path, begun)).result is None
+
+
+def test_figures_share_the_runs_they_have_in_common() -> None:
+    ids = {name: {spec.id for spec in specs(EXPERIMENTS[name], "small")} for name in ("fig2", "fig3", "fig5", "controls")}
+    assert len(ids["fig2"] & ids["fig3"]) == 9 * 3
+    assert len(ids["fig5"] & ids["fig3"]) >= 3
+    table4 = {spec.id for spec in specs(EXPERIMENTS["table4"], "small")}
+    assert len(ids["controls"] & table4) == 2 * 3  # original and lean, on equal steps
+
+
+# -------------------------------------------------------------------------------------------------------------- fine-tuning
+def test_fine_tuning_starts_from_what_pretraining_came_to(tmp_path: Path) -> None:
+    toy = TABLE1.setting("smoke")
+    short = {"tokens": {**toy.recipes["tokens"], "basis": {"kind": "steps", "amount": 2}, "probe_every": 0},
+             "seconds": toy.recipes["seconds"]}  # fmt: skip
+    two = replace(toy, arms=toy.arms[:2], recipes=short)
+    pretraining = replace(TABLE1, settings={"smoke": two}, comparisons=(), printed={})
+    task = {"is": "Glue", "tokenizer": "stories", "tokens": 32, "weights": "0" * 64}
+    tuned = tuple(Arm(f"{arm.name}_rte", classifier(arm.arch, 2), "", {"task": "rte"}) for arm in toy.arms[:2])
+    recipe: Mapping[str, Any] = {"batch": 8, "basis": {"kind": "steps", "amount": 2}}
+    tuning = Experiment("table1_glue", "", "", {"smoke": Setting(tuned, (0,), task, {"epochs": recipe})})
+    with pytest.raises(UserError, match="original-tokens-s0 is not finished"):
+        prepare(tmp_path, "smoke", pretraining, tuning)
+    for spec in specs(pretraining, "smoke"):
+        if spec.label["basis"] == "tokens":
+            trained(tmp_path, spec)
+    write(tmp_path / "data", SETS["rte"], train=32, held=16)
+    ready = prepare(tmp_path, "smoke", pretraining, tuning)
+    assert [spec.label["arm"] for spec in ready] == ["original_rte", "lean_rte"]
+    assert len({spec.task["weights"] for spec in ready} | {"0" * 64}) == 3
+    assert prepare(tmp_path, "smoke", pretraining, tuning) == ready  # called again, nothing happens
+    assert trained(tmp_path, ready[0])["steps"] == 2
+    assert TABLE1_GLUE.setting("small").task["weights"] == "0" * 64  # unknown until then
+
+
+# ---------------------------------------------------------------------------------------- trends, and the best of several
+def test_a_trend_is_the_mean_rank_correlation_over_seeds() -> None:
+    x = {f"a{i}": {seed: float(i) for seed in range(3)} for i in range(6)}
+    y = {f"a{i}": {seed: (i + 0.1 * seed) ** 2 for seed in range(3)} for i in range(6)}
+    found = trend(x, y)
+    assert (found.difference, found.low, found.high, found.seeds) == (1.0, 1.0, 1.0, 3)
+    falling = trend(x, {arm: {seed: -value for seed, value in values.items()} for arm, values in y.items()})
+    assert falling.difference == -1.0
+    few = trend({"a": {0: 1.0}, "b": {0: 2.0}}, {"a": {0: 1.0}, "b": {0: 2.0}})
+    assert few.seeds == 0
+    assert not math.isfinite(few.low)
+
+
+def test_a_trend_that_only_one_seed_shows_is_within_noise() -> None:
+    x = {f"a{i}": {seed: float(i) for seed in range(4)} for i in range(5)}
+    order = {0: (0, 1, 2, 3, 4), 1: (4, 3, 2, 1, 0), 2: (1, 0, 3, 2, 4), 3: (4, 0, 3, 1, 2)}
+    y = {f"a{i}": {seed: float(order[seed][i]) for seed in order} for i in range(5)}
+    found = trend(x, y)
+    pair = EXPERIMENTS["correlation"].comparisons[0]
+    verdict = judge(replace(pair, expect="more", margin=0.0), found, metric="rank correlation", better="up", scale="small")
+    assert verdict.word == "within noise"
+
+
+def test_rank_correlation_is_scipys() -> None:
+    a, b = [3.0, 1.0, 4.0, 1.0, 5.0, 9.0, 2.0], [2.0, 7.0, 1.0, 8.0, 2.0, 8.0, 1.0]
+    assert spearman(a, b) == pytest.approx(float(stats.spearmanr(a, b).statistic))
+    assert spearman(a, [1.0] * 7) == 0.0
+
+
+def test_the_best_rate_is_chosen_on_a_seed_that_then_does_not_count() -> None:
+    best = Best("lean", ("lean_x1", "lean_x2", "lean_x4"))
+    found = {"lean_x1": {0: 0.5, 1: 0.9, 2: 0.9}, "lean_x2": {0: 0.7, 1: 0.6, 2: 0.65}, "lean_x4": {}}
+    assert chosen(best, found, "up") == ("lean_x2", {1: 0.6, 2: 0.65})
+    assert chosen(best, found, "down") == ("lean_x1", {1: 0.9, 2: 0.9})
+    assert chosen(best, {"lean_x1": {0: 1.0}, "lean_x2": {1: 1.0}}, "up") == ("", {})
+    assert chosen(best, {}, "up") == ("", {})

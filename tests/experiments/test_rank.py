@@ -1,0 +1,139 @@
+"""The rank experiments keep equal what they say they keep equal, and at small size show what they are about."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from manyheads.arch.controls import depths, head_dims, heads, inners
+from manyheads.arch.params import params
+from manyheads.arch.spec import Arch
+from manyheads.experiments.demo import shortened
+from manyheads.experiments.experiment import Experiment, folder, specs
+from manyheads.experiments.rank_axes import AXES
+from manyheads.experiments.rank_fig1 import FIG1
+from manyheads.experiments.rank_n import RANK_N
+from manyheads.experiments.rank_paper import RANK
+from manyheads.experiments.rank_positions import POSITIONS
+from manyheads.experiments.rank_regression import REGRESSION
+from manyheads.experiments.rank_replay import REPLAY
+from manyheads.experiments.registry import EXPERIMENTS
+from manyheads.runs import Run, RunSpec
+from manyheads.tasks import from_dict
+from manyheads.train.loop import train
+
+
+def archs(experiment: Experiment, scale: str) -> dict[str, Arch]:
+    """Its models by arm."""
+    return {arm.name: arm.arch for arm in experiment.setting(scale).arms}
+
+
+def shape(arch: Arch) -> tuple[int, int, int]:
+    """Layers, heads, head_dim."""
+    return depths(arch)[0], heads(arch)[0], head_dims(arch)[0]
+
+
+def trained(tmp_path: Path, spec: RunSpec) -> dict[str, Any]:
+    """The result of a run."""
+    return train(Run.create(folder(tmp_path, spec), spec), device="cpu", progress="none")
+
+
+def test_every_rank_experiment_is_registered_at_every_scale() -> None:
+    for experiment in RANK:
+        assert EXPERIMENTS[experiment.name] is experiment
+        assert list(experiment.settings) == ["smoke", "small", "paper"]
+        assert len(experiment.setting("small").seeds) >= 3
+
+
+def test_what_was_published_belongs_to_arms_of_the_papers_own_size() -> None:
+    for experiment in RANK:
+        assert experiment.printed.keys() <= archs(experiment, "paper").keys(), experiment.name
+    assert len(FIG1.printed) == 63
+    assert FIG1.printed["L1_d2_full"] == 0.0153
+    assert FIG1.printed["L3_d2.5_r4"] == 0.223
+
+
+@pytest.mark.parametrize("scale", ["smoke", "small", "paper"])
+def test_a_row_of_the_figure_has_equal_parameters_and_a_column_equal_rank(scale: str) -> None:
+    made = archs(FIG1, scale)
+    rows: dict[str, set[int]] = {}
+    columns: dict[str, set[int]] = {}
+    for name, arch in made.items():
+        depth, width, rank = name.split("_")
+        rows.setdefault(f"{depth}_{width}", set()).add(params(arch).total)
+        columns.setdefault(rank, set()).add(head_dims(arch)[0])
+    assert all(len(found) == 1 for found in (*rows.values(), *columns.values()))
+
+
+def test_the_smoke_grid_is_the_one_of_the_notes() -> None:
+    assert {name: shape(arch) for name, arch in archs(FIG1, "smoke").items()} == {
+        "L1_d2_full": (1, 1, 16), "L1_d2_half": (1, 2, 8), "L1_d2_quarter": (1, 4, 4), "L1_d2_r1": (1, 16, 1),
+        "L1_d2.5_full": (1, 4, 16), "L1_d2.5_half": (1, 8, 8), "L1_d2.5_quarter": (1, 16, 4), "L1_d2.5_r1": (1, 64, 1),
+    }  # fmt: skip
+    assert len(specs(FIG1, "smoke")) == 24
+    assert len(specs(FIG1, "small")) == 48
+    assert shape(archs(FIG1, "paper")["L5_d3_r1"]) == (5, 4096, 1)
+
+
+@pytest.mark.parametrize("scale", ["smoke", "small"])
+def test_the_axes_hold_equal_what_they_say(scale: str) -> None:
+    made = archs(AXES, scale)
+    count = {name: params(arch).total for name, arch in made.items()}
+    assert len({count[name] for name in ("whole", "original", "split2", "split4")}) == 1
+    assert len({count[name] for name in ("fixed4", "wide4", "thin4")}) == 1
+    assert len({inners(made[name])[0] for name in ("fixed4", "wide4", "thin4")}) == 1
+    assert count["fixed2"] == count["wide2"]
+    assert head_dims(made["fixed4"]) == head_dims(made["original"])
+    assert heads(made["wide4"]) == heads(made["original"])
+
+
+@pytest.mark.parametrize("scale", ["smoke", "small", "paper"])
+def test_the_control_for_positions_has_their_parameters(scale: str) -> None:
+    made = archs(POSITIONS, scale)
+    for name in made:
+        if "concat" in name:
+            theirs, ours = params(made[name]).total, params(made[name.replace("concat", "matched")]).total
+            assert ours == pytest.approx(theirs, rel=0.01), name
+
+
+def test_a_step_trains_on_as_many_answers_for_every_length() -> None:
+    for scale in ("smoke", "small"):
+        assert len({spec.recipe["batch"] * spec.task["tokens"] for spec in specs(RANK_N, scale)}) == 1
+
+
+def test_replay_differs_from_fresh_in_its_data_alone() -> None:
+    fresh, replay = specs(REPLAY, "smoke")[:2]
+    assert fresh.arch == replay.arch
+    assert fresh.recipe == replay.recipe
+    assert from_dict(replay.task).replay == 25  # type: ignore[attr-defined]
+    assert replay.recipe["basis"]["amount"] / 25 == 80  # epochs
+
+
+def test_heads_of_the_regression_share_the_parameters() -> None:
+    assert len({params(arch).total for arch in archs(REGRESSION, "smoke").values()}) == 1
+
+
+@pytest.mark.parametrize("experiment", RANK, ids=lambda one: one.name)
+def test_smoke_trains_and_learns(experiment: Experiment, tmp_path: Path) -> None:
+    """The smallest arm, two hundred steps: below what zeros score, with every score and with kappa."""
+    spec = min(specs(shortened(experiment, 200), "smoke"), key=lambda one: params(one.arch).total)
+    result = trained(tmp_path, spec)
+    assert result["score"].keys() >= {"loss", "skill", "seen"}
+    assert result["score"]["loss"] < result["trivial"]["loss"]
+    assert result["better"] == ["loss", "down"]
+    probed = Run.open(folder(tmp_path, spec)).spectra.read()
+    assert {record["step"] for record in probed} == {0, 100, 200}
+
+
+@pytest.mark.slow
+def test_rank_decides_and_heads_of_the_same_rank_help(tmp_path: Path) -> None:
+    """Seed 0 of the smoke grid: full rank learns, half rank does not, four times the half-rank heads do better."""
+    chosen = {spec.label["arm"]: spec for spec in specs(FIG1, "smoke")[:8]}
+    full, half, more = (trained(tmp_path, chosen[name])["score"] for name in ("L1_d2_full", "L1_d2_half", "L1_d2.5_half"))
+    assert full["loss"] < 0.12
+    assert half["loss"] > 0.45
+    assert more["loss"] < half["loss"] - 0.08
+    assert full["accuracy"] > 0.97
+    assert half["accuracy"] < 0.8

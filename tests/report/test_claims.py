@@ -1,0 +1,98 @@
+"""The claims table: every claim is there, decided where runs decide it, and nothing is claimed where they do not."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from manyheads.experiments.claims import CLAIMS
+from manyheads.experiments.experiment import Comparison, Experiment
+from manyheads.experiments.registry import EXPERIMENTS
+from manyheads.report.gather import Section, gather
+from manyheads.report.judged import verdicts
+from manyheads.report.ledger import PRINTED, claims_table, ledger, tally, unspoken
+from manyheads.report.measured import by_kind
+from manyheads.report.strip import strip, wanted
+from manyheads.report.tables import csv_rows
+
+from .made import comparison, quick
+from .test_page import FOUR, KNOWN, TOP1
+
+
+def sections(tmp_path: Path, *scales: str, known: dict[str, Experiment] = KNOWN) -> list[Section]:
+    """Sections of a made-up comparison."""
+    for scale in scales:
+        comparison(tmp_path, known["demo"], scale, TOP1)
+    return gather(tmp_path, known).sections
+
+
+def test_every_claim_is_either_spoken_of_or_listed_with_what_would_decide_it(tmp_path: Path) -> None:
+    entries = ledger(sections(tmp_path, "small"))
+    rest = unspoken(entries, EXPERIMENTS)
+    spoken = {entry.item.pair.claim for entry in entries}
+    assert spoken == {"L9", "M1", "M2", "L4"}
+    assert spoken | {row[0].text for row in rest.rows} == set(CLAIMS)
+    decided = {row[0].text: row[-1].text for row in rest.rows}
+    assert "manyheads run rank_fig1 --scale small" in decided["A3"]
+    assert set(PRINTED) <= set(CLAIMS)
+
+
+def test_a_row_has_effect_interval_printed_effect_basis_seeds_and_verdict(tmp_path: Path) -> None:
+    pairs = (replace(FOUR.comparisons[0], printed=0.003), *FOUR.comparisons[1:])
+    known = {"demo": replace(FOUR, comparisons=pairs)}
+    table = claims_table(ledger(sections(tmp_path, "small", known=known)))
+    rows = {row[0].text: dict(zip(table.heads, row, strict=True)) for row in table.rows}
+    row = rows["L9"]
+    assert row["verdict"].text == "holds"
+    assert row["effect"].text.startswith("-0.1 points (")
+    assert row["effect"].more["low"] < row["effect"].key < row["effect"].more["high"]  # type: ignore[operator]
+    assert (row["paper"].text, row["paper"].key) == ("+0.3 points", 0.003)
+    assert (row["held equal"].text, row["seeds"].text, row["experiment"].text) == ("steps", "4", "demo small")
+    assert rows["M1"]["paper"].text == "(never run)"
+    heads, *_ = csv_rows(table)
+    assert heads[3:6] == ["effect", "effect low", "effect high"]
+
+
+def test_scales_stand_apart_and_smoke_claims_nothing(tmp_path: Path) -> None:
+    entries = ledger(sections(tmp_path, "smoke", "small"))
+    words = [(entry.section.scale, row[2].text) for entry, row in zip(entries, claims_table(entries).rows, strict=True)]
+    assert [scale for scale, _ in words] == ["small", "smoke"] * 4
+    assert {word for scale, word in words if scale == "smoke"} == {"smoke, claims nothing"}
+    assert tally(entries) == ("8 comparisons speak of 4 of 27 claims. holds: 3, within noise: 1, at scale smoke, which "
+                              "claims nothing: 4.")  # fmt: skip
+
+
+@pytest.mark.parametrize(("expect", "margin", "better", "sides"), [
+    ("more", 0.1, "up", [(0.1, float("inf"))]), ("less", 0.0, "up", [(float("-inf"), 0.0)]),
+    ("no_loss", 0.1, "up", [(-0.1, float("inf"))]), ("no_loss", 0.1, "down", [(float("-inf"), 0.1)]),
+    ("differ", 0.1, "up", [(float("-inf"), -0.1), (0.1, float("inf"))]),
+])  # fmt: skip
+def test_the_shaded_side_is_where_the_claim_holds(tmp_path: Path, expect: str, margin: float, better: str,
+                                                  sides: list[tuple[float, float]]) -> None:  # fmt: skip
+    item = verdicts(sections(tmp_path, "small")[0])[0]
+    other = replace(item, pair=Comparison("lean", "original", expect, margin), better=better)  # type: ignore[arg-type]
+    assert wanted(other) == sides
+    assert strip(other).count('class="wanted"') == len(sides)
+
+
+def test_an_effect_of_one_seed_has_no_interval(tmp_path: Path) -> None:
+    one = replace(FOUR, settings={"small": replace(FOUR.setting("small"), seeds=(0,))})
+    quick(tmp_path, one, "small", lambda spec: 0.5)
+    entries = ledger(gather(tmp_path, {"demo": one}).sections)
+    row = claims_table(entries).rows[0]
+    assert row[3].text.endswith("(one seed)")
+    assert dict(row[3].more) == {}
+    assert row[2].text == "not testable at this scale"
+
+
+def test_a_metric_may_be_any_number_that_a_probe_writes() -> None:
+    layers = [{"step": step, "kind": "softmax", "layer": layer, "log_kappa": 1.0 + layer, "mean_kappa": 10.0 * step + layer,
+               "detail": {"mlp_hidden_kappa": 4.0 + 2 * layer, "entropy": None}, "reliable": True}
+              for step in (0, 7) for layer in (0, 1)]  # fmt: skip
+    last = by_kind(layers)["softmax"].last
+    assert last["mean_kappa"] == 70.5
+    assert last["detail.mlp_hidden_kappa"] == 5.0
+    assert "detail.entropy" not in last
+    assert "reliable" not in last

@@ -1,0 +1,119 @@
+"""Figures: the axis is what the arms differ in, the paper's values are drawn in, and files hold the same as the page."""
+
+from __future__ import annotations
+
+import csv
+import math
+from dataclasses import replace
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+
+from manyheads.arch.families import vit
+from manyheads.arch.redesign import redesign
+from manyheads.experiments.demo import DEMO
+from manyheads.experiments.experiment import Arm, Comparison, Experiment
+from manyheads.experiments.registry import EXPERIMENTS
+from manyheads.report.assets import drawable
+from manyheads.report.factors import sweep
+from manyheads.report.figures import figures
+from manyheads.report.gather import Section, gather
+from manyheads.report.page import write
+from manyheads.report.scale import Axis, log_ticks, ticks
+
+from .made import quick
+
+BASE = vit(24, 4, 2, 12, 48, image=8, patch=4, channels=1, classes=10)
+
+
+def grid(**printed: float) -> Experiment:
+    """Heads against depth, as the first paper's Figure 3 has it."""
+    arms = tuple(Arm(f"L{depth}_h{heads}", redesign(BASE, depth=depth, heads=heads)) for depth in (4, 2)
+                 for heads in (1, 2, 4, 8))  # fmt: skip
+    setting = replace(DEMO.setting("smoke"), arms=arms, seeds=(0, 1, 2))
+    return Experiment("grid", "Heads and depth", "Which?", {"small": setting, "paper": setting},
+                      (Comparison("L2_h8", "L4_h2", "more", claim="L6"),), printed)  # fmt: skip
+
+
+def made(root: Path, experiment: Experiment, top1: float = 0.5) -> Section:
+    """The section of an experiment whose accuracy grows with its heads."""
+    quick(root, experiment, "small", lambda spec: top1 + 0.01 * spec.seed + 0.02 * _heads(spec.label["arm"]))
+    return gather(root, {experiment.name: experiment}).sections[0]
+
+
+def _heads(name: str) -> int:
+    return int(name.rpartition("h")[2])
+
+
+def test_the_axis_is_what_has_the_most_values_and_the_rest_names_the_lines(tmp_path: Path) -> None:
+    found = sweep(made(tmp_path, grid()).arms)
+    assert found is not None
+    assert (found.x, found.names) == ("heads", ["depth 4", "depth 2"])
+    assert found.places["L2_h8"] == 8
+
+
+@pytest.mark.parametrize(("name", "scale", "x", "lines"), [
+    ("rank_fig1", "small", "head_dim", [f"depth {depth}, inner {inner}" for depth in (1, 3) for inner in (64, 512)]),
+    ("rank_axes", "small", "head_dim", ["inner 64", "inner 128", "inner 256"]),
+    ("demo", "smoke", None, []),
+])  # fmt: skip
+def test_it_is_found_in_experiments_that_say_nothing_of_it(tmp_path: Path, name: str, scale: str, x: str | None,
+                                                           lines: list[str]) -> None:  # fmt: skip
+    quick(tmp_path, EXPERIMENTS[name], scale, lambda spec: 0.5)
+    found = sweep(gather(tmp_path, EXPERIMENTS).sections[0].arms)
+    assert (found.x if found else None) == x
+    assert (found.names if found else []) == lines
+
+
+def test_the_papers_values_are_hollow_marks_beside_ours(tmp_path: Path) -> None:
+    figure = figures(made(tmp_path, grid(L4_h2=0.55, L2_h8=0.6)))[0]
+    assert figure.chart.title == "top1 over heads"
+    assert {(dot.x, dot.y) for dot in figure.chart.dots if dot.hollow} == {(2, 0.55), (8, 0.6)}
+    ours = {(dot.x, round(dot.y, 6)) for dot in figure.chart.dots if not dot.hollow and dot.colour == 1}
+    assert ours == {(1, 0.53), (2, 0.55), (4, 0.59), (8, 0.67)}
+    assert "Hollow" in figure.caption
+
+
+def test_values_of_another_setting_are_told_and_have_a_figure_of_their_own(tmp_path: Path) -> None:
+    found = figures(made(tmp_path, grid(L4_h2=0.05, L2_h8=0.06, L2_h1=0.04, L2_h2=0.05), top1=0.7))
+    first, last = found[0], found[-1]
+    assert not any(dot.hollow for dot in first.chart.dots)
+    assert "The paper printed 4.0 % to 6.0 %, off this scale" in first.caption
+    assert last.chart.title == "top1, as the paper printed it"
+    assert "Nothing of this was measured here" in last.caption
+    assert {round(dot.y, 6) for dot in last.chart.dots if dot.hollow} == {0.04, 0.05, 0.06}
+
+
+def test_every_figure_and_table_is_a_file_with_the_same_numbers(tmp_path: Path) -> None:
+    experiment = grid(L4_h2=0.55)
+    section = made(tmp_path / "runs", experiment)
+    write(tmp_path / "runs", tmp_path / "page.html", experiments={"grid": experiment}, assets=tmp_path / "assets")
+    files = {file.name for file in (tmp_path / "assets").iterdir()}
+    for stem in ("grid_small_top1_over_heads", "grid_small_kappa_over_steps", "grid_small_top1_against_parameters"):
+        assert {f"{stem}.svg", f"{stem}.csv"} <= files
+        assert (f"{stem}.png" in files) is drawable()
+    assert {"Claims.csv", "Claims_without_runs.csv", "grid_small_arms.csv", "grid_small_runs.csv"} <= files
+    with (tmp_path / "assets" / "grid_small_arms.csv").open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert float(rows[0]["top1"]) == pytest.approx(0.53)
+    assert float(rows[0]["top1 spread"]) == pytest.approx(0.01)
+    assert rows[0]["arm"] == "L4_h1"
+    assert len(rows) == len(section.arms)
+    with (tmp_path / "assets" / "grid_small_top1_over_heads.csv").open(newline="") as file:
+        numbers = list(csv.DictReader(file))
+    assert {"series": "depth 4", "kind": "printed", "heads": "2.0", "top1, %": "0.55", "error": ""} in numbers
+    for file in (tmp_path / "assets").glob("*.svg"):
+        text = file.read_text()
+        ElementTree.fromstring(text)
+        assert "var(" not in text
+
+
+def test_axes_hold_all_values_and_their_ticks_are_round() -> None:
+    axis = Axis.over([1.0, 64.0], log=True)
+    assert [axis.share(value) for value in (1, 8, 64)] == pytest.approx([0, 0.5, 1])
+    assert Axis.over([0.0, 5.0], log=True).log is False
+    assert Axis.over([3.0]).share(3.0) == 0.5
+    assert ticks(0.0, 1.0) == [0.0, 0.2, 0.4, 0.6, 0.8, 1.0]
+    assert log_ticks(1.0, 100.0) == [1, 2, 5, 10, 20, 50, 100]
+    assert all(math.isfinite(value) for value in log_ticks(1e-3, 1e9))

@@ -1,0 +1,131 @@
+"""Runs as Slurm jobs: saved and queued again when their time is up, found again by a second call. submitit's local
+executor, and, for what only Slurm has, a folder of commands that behave as Slurm's do."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+
+from manyheads.arch.errors import UserError
+from manyheads.runs import Run
+from manyheads.sweep.slurm import NOTE, run
+from manyheads.sweep.view import Nobody
+
+from .killing import begun, environment, measurements, name, parent, trainer, undisturbed, wait_for, wanted
+from .pretend_slurm import install, submitted
+
+DRIVER = """
+import sys
+from pathlib import Path
+from manyheads.sweep.local import Interrupted
+from manyheads.sweep.slurm import run
+from tests.sweep.killing import wanted
+root = Path(sys.argv[1])
+try:
+    done = run(wanted(root, arms=2), root / ".slurm", device="cpu", options={"partition": "gpu"})
+    print(*(outcome.fate for outcome in done))
+except Interrupted as stop:
+    print(stop, file=sys.stderr)
+    sys.exit(stop.code)
+"""
+
+
+def test_when_its_time_is_up_a_run_is_saved_and_queued_again_and_no_number_changes(
+    tmp_path: Path, quiet: tuple[bytes, bytes]
+) -> None:
+    (job,) = wanted(tmp_path / "asked")
+    asked: list[str] = []
+
+    def ask() -> None:
+        wait_for(lambda: begun(job))
+        for pid in (trainer(job), parent(trainer(job))):  # Slurm signals every process of a job
+            asked.append(name(pid))
+            os.kill(pid, signal.SIGUSR2)
+
+    asking = threading.Thread(target=ask)
+    asking.start()
+    (outcome,) = run([job], tmp_path / ".slurm", cluster="local", device="cpu", look=Nobody())
+    asking.join()
+    assert "manyheads.sweep.worker" in asked[0]
+    assert "submitit" in asked[1]
+    assert outcome.fate == "done", outcome.message
+    assert measurements(job.path) == quiet
+    log = (job.path / "log.txt").read_text()
+    assert log.count("going on from step") == 1
+    assert "going on from step 0" not in log
+
+
+def test_mistakes_are_told_before_anything_is_submitted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(UserError, match="there is no Slurm on this machine"):
+        run(wanted(tmp_path / "runs"), tmp_path / ".slurm", look=Nobody())
+    with pytest.raises(UserError, match=r"not submitit's.*portition"):
+        run(wanted(tmp_path / "runs"), tmp_path / ".slurm", cluster="local", options={"portition": "gpu"}, look=Nobody())
+    with pytest.raises(UserError, match="write 1 or more"):
+        run(wanted(tmp_path / "runs"), tmp_path / ".slurm", workers=0, look=Nobody())
+    monkeypatch.setitem(sys.modules, "submitit", None)
+    with pytest.raises(UserError, match=r"pip install 'manyheads\[slurm\]'"):
+        run(wanted(tmp_path / "runs"), tmp_path / ".slurm", look=Nobody())
+    assert not (tmp_path / "runs").exists()
+
+
+@pytest.mark.slow
+def test_a_driver_that_ends_leaves_its_jobs_and_the_next_one_finds_them(tmp_path: Path) -> None:
+    quiet = undisturbed(wanted(tmp_path / "quiet", arms=2))
+    both = wanted(tmp_path / "runs", arms=2)
+    env = environment(PATH=f"{install(tmp_path / 'slurm')}{os.pathsep}{os.environ['PATH']}")
+    command = [sys.executable, "-c", DRIVER, str(tmp_path / "runs")]
+    first = subprocess.Popen(command, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=env)
+    wait_for(lambda: all(begun(job) for job in both) or first.poll() is not None)
+    first.send_signal(signal.SIGTERM)
+    _, told = first.communicate(timeout=60)
+    assert first.returncode == 143, told
+    assert "2 jobs stay with Slurm" in told
+    assert all((job.path / NOTE).is_file() for job in both)
+    second = subprocess.run(command, text=True, capture_output=True, env=env, timeout=300)
+    assert second.stdout.split() == ["done", "done"], second.stderr
+    assert [measurements(job.path) for job in both] == quiet
+    (script,) = submitted(tmp_path / "slurm")  # one array, submitted once
+    assert "#SBATCH --array=0-1%2" in script
+    assert "#SBATCH --partition=gpu" in script
+    assert "#SBATCH --signal=USR2@" in script
+
+
+@pytest.mark.slow
+def test_a_preempted_job_is_queued_again_and_a_cancelled_one_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    quiet = undisturbed(wanted(tmp_path / "quiet", arms=2))
+    preempted, cancelled = both = wanted(tmp_path / "runs", arms=2)
+    monkeypatch.setenv("PATH", f"{install(tmp_path / 'slurm')}{os.pathsep}{os.environ['PATH']}")
+
+    def preempt() -> None:
+        wait_for(lambda: begun(preempted))
+        pids = (trainer(preempted), parent(trainer(preempted)))
+        for number in (signal.SIGTERM, signal.SIGUSR2):  # as Slurm does before it takes a node away
+            for pid in pids:
+                os.kill(pid, number)
+
+    def cancel() -> None:
+        wait_for(lambda: begun(cancelled))
+        task = parent(trainer(cancelled))
+        os.kill(trainer(cancelled), signal.SIGTERM)
+        wait_for(lambda: Run.open(cancelled.path).state == "stopped")
+        os.kill(task, signal.SIGKILL)
+
+    threads = [threading.Thread(target=do) for do in (preempt, cancel)]
+    for thread in threads:
+        thread.start()
+    outcomes = run(both, tmp_path / ".slurm", device="cpu", look=Nobody())
+    for thread in threads:
+        thread.join()
+    assert [outcome.fate for outcome in outcomes] == ["done", "stopped"], outcomes
+    assert "ended without an answer" in outcomes[1].message
+    assert [outcome.fate for outcome in run(both, tmp_path / ".slurm", device="cpu", look=Nobody())] == ["skipped", "done"]
+    assert [measurements(job.path) for job in both] == quiet
