@@ -13,6 +13,8 @@ from manyheads.experiments.demo import DEMO
 
 from ..report.made import quick
 
+pytestmark = pytest.mark.slow  # not yet timed on two quiet cores
+
 
 def run(*args: str, cwd: Path, code: int = 0) -> subprocess.CompletedProcess[str]:
     """Run `manyheads ARGS` in a process of its own."""

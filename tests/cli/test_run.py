@@ -18,6 +18,8 @@ from manyheads.experiments.experiment import Arm
 from manyheads.runs import Run, find
 from tests.sweep.tiny import tiny
 
+pytestmark = pytest.mark.slow  # not yet timed on two quiet cores
+
 app = typer.Typer()
 app.command()(run)
 

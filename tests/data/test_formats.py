@@ -110,6 +110,7 @@ def test_all_of_fashion_mnist_reads_from_the_official_files(tmp_path: Path) -> N
         (gzip.compress(idx_bytes(np.zeros(7, np.uint8))), "no IDX file of unsigned bytes with 3"),
         (gzip.compress(b""), "no IDX file"),
     ],
+    ids=["foreign", "cut packed", "cut", "labels", "empty"],  # gzip writes the time: the bytes would name no test twice
 )
 def test_an_idx_file_that_is_foreign_or_cut_is_named(tmp_path: Path, content: bytes, told: str) -> None:
     path = tmp_path / "train-images-idx3-ubyte.gz"

@@ -31,6 +31,8 @@ from manyheads.train import recipes_lra, recipes_text
 from manyheads.train.recipe import Recipe
 from manyheads.train.table6 import table6, table6_task
 
+pytestmark = pytest.mark.slow  # not yet timed on two quiet cores
+
 SCALES = ("smoke", "small", "paper")
 NAMES = list(FIRST)
 

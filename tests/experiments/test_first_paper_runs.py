@@ -30,6 +30,8 @@ from manyheads.tasks.measurement import Measurement
 from manyheads.train.loop import train
 from tests.tasks.glue_files import write
 
+pytestmark = pytest.mark.slow  # not yet timed on two quiet cores
+
 # experiment and arm for every kind of task
 KINDS = {
     "Images": ("table4", "tnt_b_lean"), "LanguageModel": ("table2", "lean"), "MaskedLanguage": ("table1", "lean"),

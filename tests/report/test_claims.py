@@ -20,6 +20,8 @@ from manyheads.report.tables import csv_rows
 from .made import comparison, quick
 from .test_page import FOUR, KNOWN, TOP1
 
+pytestmark = pytest.mark.slow  # not yet timed on two quiet cores
+
 
 def sections(tmp_path: Path, *scales: str, known: dict[str, Experiment] = KNOWN) -> list[Section]:
     """Sections of a made-up comparison."""

@@ -18,6 +18,8 @@ from manyheads.arch.spec import Arch, attentions, editable
 from manyheads.report.explorer import MODELS, Dial, dials, models, presets
 from manyheads.report.explorer_rules import pure
 
+pytestmark = pytest.mark.slow  # not yet timed on two quiet cores
+
 NODE = shutil.which("node")
 needs_node = pytest.mark.skipif(NODE is None, reason="node runs the page's JavaScript; not installed here")
 TOLD = {"peak", "narrow", "split", "worse", "unchanged", "shallow_rank", "rank", "thin", "untried", "kernel", "dearer"}

@@ -24,6 +24,8 @@ from manyheads.report.scale import Axis, log_ticks, ticks
 
 from .made import quick
 
+pytestmark = pytest.mark.slow  # not yet timed on two quiet cores
+
 BASE = vit(24, 4, 2, 12, 48, image=8, patch=4, channels=1, classes=10)
 
 

@@ -23,6 +23,8 @@ from manyheads.runs import Run, RunSpec
 
 from .made import comparison, finish, many, put
 
+pytestmark = pytest.mark.slow  # not yet timed on two quiet cores
+
 TOP1 = {"original": [0.850, 0.854, 0.846, 0.851], "lean": [0.848, 0.853, 0.846, 0.849],
         "depth_only": [0.800, 0.805, 0.795, 0.801], "split": [0.849, 0.850, 0.847, 0.852]}  # fmt: skip
 FOUR = replace(DEMO, settings={"small": replace(DEMO.setting("smoke"), seeds=(0, 1, 2, 3)), "smoke": DEMO.setting("smoke")})

@@ -18,6 +18,8 @@ LIGHT = """
 import json, sys
 from pathlib import Path
 from manyheads.report.page import write
+
+pytestmark = pytest.mark.slow  # not yet timed on two quiet cores
 write(Path(sys.argv[1]), Path(sys.argv[2]))
 print(json.dumps([name for name in ("torch", "numpy", "matplotlib", "scipy") if name in sys.modules]))
 """

@@ -26,6 +26,8 @@ from pathlib import Path
 from manyheads.sweep.local import Interrupted
 from manyheads.sweep.slurm import run
 from tests.sweep.killing import wanted
+
+pytestmark = pytest.mark.slow  # not yet timed on two quiet cores
 root = Path(sys.argv[1])
 try:
     done = run(wanted(root, arms=2), root / ".slurm", device="cpu", options={"partition": "gpu"})

@@ -56,19 +56,25 @@ def run(
         return
     wanted.share()
     if listed:
-        print(*commands([*wanted.jobs(), *wanted.later_jobs()], device, data_root), sep="\n")
-        return
-    options = _options(slurm or [])
-    outcomes = _phases(wanted, executor, workers, quiet, {"device": device, "root": data_root}, threads, out, options)
-    _tell(outcomes, wanted.share(), out)
+        jobs = wanted.jobs()
+        later, why = _later(wanted, bool(jobs))
+        print(*commands([*jobs, *later], device, data_root), sep="\n")
+    else:
+        options = _options(slurm or [])
+        where = {"device": device, "root": data_root}
+        outcomes, why = _phases(wanted, executor, workers, quiet, where, threads, out, options)
+        _tell(outcomes, wanted.share(), out)
+    if why:
+        print(why, file=sys.stderr)
+        raise typer.Exit(1)
 
 
 def _phases(
     wanted: Plan, executor: str, workers: int | None, quiet: bool, where: dict[str, Any], threads: int, out: Path,
     options: dict[str, Any],
-) -> list[Outcome]:  # fmt: skip
+) -> tuple[list[Outcome], str]:  # fmt: skip
     """Everything in its order: what measures time comes when nothing else runs here, and what starts from the weights of
-    other runs when those are finished."""
+    other runs when those are finished; if they are not, the sentence that says so."""
     from manyheads.sweep.local import Interrupted
     from manyheads.sweep.view import Nobody
 
@@ -90,16 +96,29 @@ def _phases(
         many = 0 if executor == "process" else 2 if workers is None else workers
         return on_this_machine(jobs, workers=many, threads=threads, look=look, **where)
 
+    def timed(job: Job) -> bool:
+        return executor == "processes" and job.spec.task.get("is") == "Speed"
+
     jobs = wanted.jobs()
-    alone = [job for job in jobs if executor == "processes" and job.spec.task.get("is") == "Speed"]
+    alone = [job for job in jobs if timed(job)]
     try:
-        outcomes = execute([job for job in jobs if job not in alone], workers)
+        outcomes = execute([job for job in jobs if not timed(job)], workers)
         outcomes += execute(alone, 1) if alone else []
-        later = wanted.later_jobs()
-        return outcomes + (execute(later, workers) if later else [])
+        later, why = _later(wanted, bool(jobs))
+        return outcomes + (execute(later, workers) if later else []), why
     except Interrupted as stop:
         print(f"manyheads: {stop}", file=sys.stderr)
         raise typer.Exit(stop.code) from None
+
+
+def _later(wanted: Plan, others: bool) -> tuple[list[Job], str]:
+    """What starts from other runs' weights. Where there are other runs to tell of, what hinders it does not hide them."""
+    try:
+        return wanted.later_jobs(), ""
+    except UserError as error:
+        if not others:
+            raise
+        return [], f"{wanted.later[0].label['experiment']}: not run: {error}"
 
 
 def _tell(outcomes: list[Outcome], shared: int, out: Path) -> None:

@@ -16,7 +16,7 @@ from manyheads.arch.families import nearest_neighbor
 from .experiment import Arm, Comparison, Experiment, Setting
 from .vision_parts import SEEDS
 
-HEADS = (2, 3, 4, 6, 12, 24, 48, 96, 384)
+HEADS = (2, 3, 4, 6, 12, 24, 48, 96, 192)
 ENTRIES = {"normal": "independent normal entries", "attention": "initial attention, normal tokens",
            "formula": "(sqrt inner + sqrt tokens) / (sqrt inner - sqrt tokens)"}  # fmt: skip
 SHAPES = {"smoke": (17, 6), "small": (50, 16), "paper": (197, 64)}  # tokens, head_dim: the twins of ViT-B
@@ -40,14 +40,14 @@ THEOREM = Experiment(
               for scale, samples in (("smoke", 8), ("small", 64), ("paper", 64))},
     comparisons=(
         Comparison("normal_h96", "formula_h96", "no_loss", margin=0.05, claim="L1", metric="log_kappa"),
-        Comparison("normal_h384", "formula_h384", "no_loss", margin=0.05, claim="L1", metric="log_kappa"),
-        Comparison("normal_h384", "normal_h12", "less", claim="L2", metric="log_kappa"),
-        Comparison("attention_h384", "attention_h12", "less", claim="L2", metric="log_kappa"),
-        Comparison("attention_h384", "formula_h384", "no_loss", margin=0.05, claim="L2", metric="log_kappa"),
+        Comparison("normal_h192", "formula_h192", "no_loss", margin=0.05, claim="L1", metric="log_kappa"),
+        Comparison("normal_h192", "normal_h12", "less", claim="L2", metric="log_kappa"),
+        Comparison("attention_h192", "attention_h12", "less", claim="L2", metric="log_kappa"),
+        Comparison("attention_h192", "formula_h192", "no_loss", margin=0.05, claim="L2", metric="log_kappa"),
         Comparison("normal_h3", "normal_h2", "more", metric="log_kappa"),  # towards the peak
         Comparison("attention_h3", "attention_h2", "more", metric="log_kappa"),
         Comparison("normal_h12", "formula_h12", "no_loss", margin=1e-6, claim="L3", metric="deficient"),
         Comparison("attention_h12", "formula_h12", "no_loss", margin=1e-6, claim="L3", metric="deficient"),
-        Comparison("attention_h384", "formula_h384", "no_loss", margin=1e-6, claim="L3", metric="deficient"),
+        Comparison("attention_h192", "formula_h192", "no_loss", margin=1e-6, claim="L3", metric="deficient"),
     ),
 )  # fmt: skip

@@ -78,7 +78,8 @@ def paper_values(section: Section, metric: str, measured: Sequence[float]) -> tu
 def as_printed(section: Section, metric: str) -> Figure:
     """What the paper printed, at the paper's own designs: its figure, beside a smaller experiment of the same name."""
     known = section.experiment
-    printed = known.printed if known and section.scale != "paper" and "paper" in known.settings else {}
+    beside = known and metric and section.scale != "paper" and "paper" in known.settings
+    printed = known.printed if known and beside else {}
     arms = [ArmRuns(arm.name, arm.note, arm.arch, order) for order, arm in
             enumerate(known.settings["paper"].arms if known and printed else ()) if arm.name in printed]  # fmt: skip
     names, title = [arm.name for arm in arms], f"{metric}, as the paper printed it"

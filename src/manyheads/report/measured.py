@@ -78,8 +78,7 @@ def by_kind(records: Iterable[dict[str, Any]]) -> dict[str, Probed]:
 def _probed(records: list[dict[str, Any]]) -> Probed:
     logs: dict[int, list[tuple[int, float]]] = {}
     plain: dict[int, list[float]] = {}
-    logs = [record.get("gaussian_log_kappa") for record in records]
-    predicted = [_finite(log) for log in logs if log is not None]
+    predicted = [_finite(value) for record in records if (value := record.get("gaussian_log_kappa")) is not None]
     more: dict[str, dict[int, list[float]]] = {}
     for record in records:
         step = int(record["step"])

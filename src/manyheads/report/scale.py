@@ -58,9 +58,9 @@ def ticks(low: float, high: float, wanted: int = 5) -> list[float]:
 
 
 def log_ticks(low: float, high: float) -> list[float]:
-    """1, 2 and 5 times powers of ten between `low` and `high`; powers alone where those are many."""
+    """1, 2 and 5 times powers of ten between `low` and `high`; powers alone where many, round numbers where few."""
     powers = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
     few = len(powers) <= 4
     found = [m * 10.0**p for p in powers for m in ((1, 2, 5) if few else (1,)) if low <= m * 10.0**p <= high]
     step = max(1, math.ceil(len(found) / 7))
-    return found[::step] if len(found) > 1 else [low, high]
+    return found[::step] if len(found) > 2 else ticks(low, high, 4)

@@ -43,7 +43,8 @@ def with_spread(values: Sequence[float], metric: str) -> str:
         return score(values[0], metric)
     if metric in SHARES:
         return f"{100 * mean(values):.1f} ± {100 * spread(values):.1f} %"
-    return f"{mean(values):.4g} ± {spread(values):.2g}"
+    scatter = spread(values) if spread(values) > 1e-12 * abs(mean(values)) else 0.0  # of what a float can tell apart
+    return f"{mean(values):.4g} ± {scatter:.2g}"
 
 
 def kappa(log_kappa: float | None) -> str:

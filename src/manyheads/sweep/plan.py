@@ -16,7 +16,7 @@ from manyheads.runs import Run, RunSpec
 from .job import Job
 
 ALL = "all"
-FINE_TUNED = "table1_glue"  # starts from the weights that `table1` comes to
+FINE_TUNED, PRETRAINED = "table1_glue", "table1"  # the one starts from the weights that the other comes to
 
 
 @dataclass(frozen=True)
@@ -43,8 +43,11 @@ class Plan:
         from manyheads.experiments.table1_glue import prepare
 
         wanted = {(spec.label["arm"], spec.seed) for spec in self.later}
-        ready = prepare(self.root, self.later[0].label["scale"])
-        return [Job(folder(self.root, spec), spec) for spec in ready if (spec.label["arm"], spec.seed) in wanted]
+        ready = {(spec.label["arm"], spec.seed): spec for spec in prepare(self.root, self.later[0].label["scale"])}
+        if not wanted <= ready.keys():
+            arm, seed = min(wanted - ready.keys())
+            raise UserError(f"{FINE_TUNED} has no seed {seed} for {arm}; write seeds that {PRETRAINED} was run with")
+        return [Job(folder(self.root, spec), spec) for name, spec in ready.items() if name in wanted]
 
 
 def plan(
