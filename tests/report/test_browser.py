@@ -25,7 +25,7 @@ from .made import comparison, quick
 from .test_figures import grid, made
 from .test_page import FOUR, KNOWN, TOP1
 
-pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no Chromium is installed here")
+pytestmark = [pytest.mark.slow, pytest.mark.skipif(CHROMIUM is None, reason="no Chromium is installed here")]
 
 
 @pytest.fixture(scope="module")

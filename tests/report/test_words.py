@@ -8,18 +8,20 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from manyheads.report.page import write
 
 from .made import comparison
 from .test_page import FOUR, KNOWN, TOP1
+
+pytestmark = pytest.mark.slow  # not yet timed on two quiet cores
 
 ROOT = Path(__file__).resolve().parents[2]
 LIGHT = """
 import json, sys
 from pathlib import Path
 from manyheads.report.page import write
-
-pytestmark = pytest.mark.slow  # not yet timed on two quiet cores
 write(Path(sys.argv[1]), Path(sys.argv[2]))
 print(json.dumps([name for name in ("torch", "numpy", "matplotlib", "scipy") if name in sys.modules]))
 """

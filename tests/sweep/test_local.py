@@ -23,6 +23,8 @@ from manyheads.sweep.view import Nobody, progress
 
 from .tiny import jobs, tiny
 
+pytestmark = pytest.mark.slow  # not yet timed on two quiet cores
+
 LONG = 100_000  # steps: never finished in a test
 
 
@@ -111,8 +113,6 @@ import sys
 from pathlib import Path
 from manyheads.sweep.local import Interrupted, run
 from tests.sweep.tiny import jobs, tiny
-
-pytestmark = pytest.mark.slow  # not yet timed on two quiet cores
 try:
     run(jobs(Path(sys.argv[1]), tiny(int(sys.argv[2]))), workers=2, device="cpu")
 except Interrupted as stop:

@@ -36,6 +36,8 @@ from .killing import (
     wanted,
 )
 
+pytestmark = pytest.mark.slow  # not yet timed on two quiet cores
+
 LONG = 100_000  # steps: never finished in a test
 DRIVER = """
 import sys
@@ -43,8 +45,6 @@ from pathlib import Path
 from manyheads.sweep.local import Interrupted
 from manyheads.sweep.ray import run
 from tests.sweep.killing import wanted
-
-pytestmark = pytest.mark.slow  # not yet timed on two quiet cores
 try:
     run(wanted(Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3])), workers=2, device="cpu")
 except Interrupted as stop:

@@ -20,14 +20,14 @@ from manyheads.sweep.view import Nobody
 from .killing import begun, environment, measurements, name, parent, trainer, undisturbed, wait_for, wanted
 from .pretend_slurm import install, submitted
 
+pytestmark = pytest.mark.slow  # not yet timed on two quiet cores
+
 DRIVER = """
 import sys
 from pathlib import Path
 from manyheads.sweep.local import Interrupted
 from manyheads.sweep.slurm import run
 from tests.sweep.killing import wanted
-
-pytestmark = pytest.mark.slow  # not yet timed on two quiet cores
 root = Path(sys.argv[1])
 try:
     done = run(wanted(root, arms=2), root / ".slurm", device="cpu", options={"partition": "gpu"})
