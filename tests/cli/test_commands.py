@@ -94,7 +94,7 @@ def test_audit_prints_every_row_and_the_verdict() -> None:
         (("shape", "vit_b", "--policy", "split"), "add --heads"),
         (("shape", "no/such/arch.json"), "cannot be read"),
         (("shape", "paper:vit_x/lean"), "the paper has no row"),
-        (("shape", "timm:vit_base_patch16_224x"), "no model is called"),
+        (("shape", "timm:vit_base_patch16_224x"), "has no model 'vit_base_patch16_224x'"),
         (("shape", "vit_b", "--controls"), "controls belong to a redesign"),
         (("shape", "vit_b", "--save", "no/such/folder/x.json"), "cannot be written"),
         (("shape", "vit_b", "--heads", "100000000", "--policy", "split"), "does not split into 100000000 heads"),
