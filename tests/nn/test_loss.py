@@ -99,20 +99,22 @@ def rows_in_place(device: str, dtype: torch.dtype, limit: float) -> None:
     """The kernel beside the formula: odd vocabulary, more than one block of columns, rows that do not count."""
     from manyheads.nn.loss_kernel import rows_on_gpu
 
-    for vocab in (37, 5000, 9001):
+    for vocab, extra in ((37, 0), (37, 27), (5000, 0), (9001, 23)):
         logits = torch.randn(6, vocab, generator=torch.Generator().manual_seed(vocab)).mul(4).to(dtype)
         logits[1, 5] = float("-inf")
         targets, share = torch.tensor([0, vocab - 1, -100, 3, 3, 7]), torch.tensor(0.2)
         wide = logits.double().requires_grad_()
         expected = F.cross_entropy(wide, targets, reduction="sum") * 0.2
         (slope,) = torch.autograd.grad(expected, wide)
-        here = logits.to(device)
-        untouched = rows_on_gpu(here, targets.to(device), share.to(device), False)
-        assert torch.equal(here.cpu(), logits)
-        found = rows_on_gpu(here, targets.to(device), share.to(device), True)
+        filled = F.pad(logits, (0, extra), value=9.0)
+        here = filled.to(device)
+        untouched = rows_on_gpu(here, targets.to(device), share.to(device), False, vocab)
+        assert torch.equal(here.cpu(), filled)
+        found = rows_on_gpu(here, targets.to(device), share.to(device), True, vocab)
         assert abs(found.item() - expected.item()) < limit * expected.item()
         assert untouched.item() == found.item()
-        assert (here.double().cpu() - slope).abs().max() < limit * slope.abs().max()
+        assert (here[:, :vocab].double().cpu() - slope).abs().max() < limit * slope.abs().max()
+        assert (here[:, vocab:] == 0).all()
 
 
 @pytest.mark.skipif(find_spec("triton") is None, reason="Triton comes with PyTorch for CUDA only")
@@ -127,6 +129,16 @@ def test_the_kernel_is_its_formula_when_interpreted() -> None:
 @pytest.mark.parametrize(("dtype", "limit"), [(torch.float32, 1e-5), (torch.bfloat16, 1e-2)])
 def test_the_kernel_is_its_formula(dtype: torch.dtype, limit: float) -> None:
     rows_in_place("cuda", dtype, limit)
+
+
+@GPU
+@pytest.mark.parametrize("bias", [False, True])
+@pytest.mark.parametrize("vocab", [50257, 8192, 1001])
+def test_a_gpu_fills_odd_vocabularies_and_nothing_shows(vocab: int, bias: bool) -> None:
+    given = [t.cuda() for t in case(300, 64, vocab, torch.float32, bias=bias)]
+    for a, b in zip(results(vocabulary_loss, *given), results(plain, *given), strict=True):
+        assert a.shape == b.shape
+        assert (a - b).abs().max() <= 1e-4 * b.abs().max()
 
 
 @GPU

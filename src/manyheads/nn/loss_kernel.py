@@ -13,7 +13,7 @@ COLUMNS, WARPS = 8192, 8  # 2.8 TB/s read and written on an H200; 4096 columns 2
 
 
 @triton.jit
-def _row(logits, targets, share, losses, vocab, stride, WANTED: tl.constexpr, COLUMNS: tl.constexpr):
+def _row(logits, targets, share, losses, vocab, width, stride, WANTED: tl.constexpr, COLUMNS: tl.constexpr):
     at = tl.program_id(0).to(tl.int64)
     target = tl.load(targets + at)
     counts = target != IGNORED
@@ -21,9 +21,9 @@ def _row(logits, targets, share, losses, vocab, stride, WANTED: tl.constexpr, CO
     columns = tl.arange(0, COLUMNS)
     top = float("-inf")  # largest logit so far, in powers of two; sums are corrected as a larger one turns up
     total = tl.zeros((COLUMNS,), tl.float32)
-    for start in range(0, vocab, COLUMNS):
-        inside = start + columns < vocab
-        x = tl.load(row + start + columns, mask=inside, other=float("-inf")).to(tl.float32) * LOG2E
+    for start in range(0, width, COLUMNS):
+        x = tl.load(row + start + columns, mask=start + columns < width, other=float("-inf")).to(tl.float32) * LOG2E
+        x = tl.where(start + columns < vocab, x, float("-inf"))
         new = tl.maximum(top, tl.max(x, axis=0))
         total = total * tl.exp2(top - new) + tl.exp2(x - new)
         top = new
@@ -32,17 +32,19 @@ def _row(logits, targets, share, losses, vocab, stride, WANTED: tl.constexpr, CO
     tl.store(losses + at, tl.where(counts, lse / LOG2E - chosen, 0.0))
     if WANTED:
         weight = tl.where(counts, tl.load(share), 0.0)
-        for start in range(0, vocab, COLUMNS):
-            inside = start + columns < vocab
+        for start in range(0, width, COLUMNS):
+            inside = start + columns < width
             x = tl.load(row + start + columns, mask=inside, other=float("-inf")).to(tl.float32) * LOG2E
+            x = tl.where(start + columns < vocab, x, float("-inf"))
             chance = tl.exp2(x - lse) - tl.where(start + columns == target, 1.0, 0.0)
             tl.store(row + start + columns, (chance * weight).to(logits.dtype.element_ty), mask=inside)
 
 
-def rows_on_gpu(logits: Tensor, targets: Tensor, share: Tensor, wanted: bool) -> Tensor:
-    """Sum of the rows' losses times `share`; with `wanted`, logits are overwritten by its gradient."""
+def rows_on_gpu(logits: Tensor, targets: Tensor, share: Tensor, wanted: bool, vocab: int) -> Tensor:
+    """Sum of the rows' losses times `share`; with `wanted`, logits are overwritten by its gradient. Columns from `vocab`
+    on are there to fill a row: they count for nothing and their gradient is 0."""
     losses = torch.empty(len(logits), device=logits.device, dtype=torch.float32)
     with torch.cuda.device_of(logits):
-        _row[(len(logits),)](logits, targets.contiguous(), share, losses, logits.shape[1], logits.stride(0),
+        _row[(len(logits),)](logits, targets.contiguous(), share, losses, vocab, logits.shape[1], logits.stride(0),
                              wanted, COLUMNS, num_warps=WARPS)  # fmt: skip
     return losses.sum() * share

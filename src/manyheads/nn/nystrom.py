@@ -56,7 +56,7 @@ def nystrom(
         else:
             q_marks, k_marks = masked_means(q, k, where, landmarks)
         kernel = (q_marks * q.shape[-1] ** -0.5) @ k_marks.mT
-        inverse = pseudo_inverse(kernel.softmax(dim=-1), iterations)
+        inverse = pseudo_inverse(kernel.softmax(dim=-1), iterations, rough=given in (torch.bfloat16, torch.float16))
         if how == "triton":
             from .nystrom_ops import few, many
 
@@ -83,7 +83,7 @@ def backend(q: Float[Tensor, "batch heads tokens head_dim"], landmarks: int) -> 
 
 def means(x: Float[Tensor, "... tokens d"], landmarks: int) -> Float[Tensor, "... landmarks d"]:
     """Means of `landmarks` segments; the first tokens mod landmarks of them hold one token more than the others."""
-    size, longer = divmod(x.shape[-2], landmarks)
+    size, longer = x.shape[-2] // landmarks, x.shape[-2] % landmarks  # divmod of a dynamic shape is not traced
     exact = torch.promote_types(x.dtype, torch.float32)
     first, rest = x.split((longer * (size + 1), (landmarks - longer) * size), dim=-2)
     rest = rest.unflatten(-2, (landmarks - longer, size)).mean(dim=-2, dtype=exact)

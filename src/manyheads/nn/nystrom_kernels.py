@@ -184,7 +184,7 @@ def _inverse_forward(matrix, start, kept, out, marks, iterations, M: tl.constexp
 
 
 @triton.jit
-def _inverse_backward(matrix, kept, dout, dmatrix, dstart, marks, iterations, M: tl.constexpr):
+def _inverse_backward(matrix, kept, dout, dmatrix, dstart, marks, iterations, M: tl.constexpr, DOT: tl.constexpr):
     """Iterations in reverse, each recomputed from what it began with."""
     g, i = tl.program_id(0), tl.arange(0, M)
     at = g.to(tl.int64) * marks * marks + i[:, None] * marks + i[None, :]
@@ -194,16 +194,16 @@ def _inverse_backward(matrix, kept, dout, dmatrix, dstart, marks, iterations, M:
     df = tl.zeros((M, M), tl.float32)
     for back in range(iterations):
         z = tl.load(kept + (iterations - 1 - back) * step + at, mask=few, other=0.0)
-        a = tl.dot(f, z, input_precision="tf32x3")
-        b = 7.0 * a - tl.dot(a, a, input_precision="tf32x3")
-        c = 15.0 * a - tl.dot(a, b, input_precision="tf32x3")
-        dc = -0.25 * tl.dot(tl.trans(z), dz, input_precision="tf32x3")
-        dz = 3.25 * dz - 0.25 * tl.dot(dz, tl.trans(c), input_precision="tf32x3")
-        db = -tl.dot(tl.trans(a), dc, input_precision="tf32x3")
-        da = 15.0 * dc - tl.dot(dc, tl.trans(b), input_precision="tf32x3") + 7.0 * db
-        da -= tl.dot(db, tl.trans(a), input_precision="tf32x3") + tl.dot(tl.trans(a), db, input_precision="tf32x3")
-        dz += tl.dot(tl.trans(f), da, input_precision="tf32x3")
-        df += tl.dot(da, tl.trans(z), input_precision="tf32x3")
+        a = tl.dot(f, z, input_precision=DOT)
+        b = 7.0 * a - tl.dot(a, a, input_precision=DOT)
+        c = 15.0 * a - tl.dot(a, b, input_precision=DOT)
+        dc = -0.25 * tl.dot(tl.trans(z), dz, input_precision=DOT)
+        dz = 3.25 * dz - 0.25 * tl.dot(dz, tl.trans(c), input_precision=DOT)
+        db = -tl.dot(tl.trans(a), dc, input_precision=DOT)
+        da = 15.0 * dc - tl.dot(dc, tl.trans(b), input_precision=DOT) + 7.0 * db
+        da -= tl.dot(db, tl.trans(a), input_precision=DOT) + tl.dot(tl.trans(a), db, input_precision=DOT)
+        dz += tl.dot(tl.trans(f), da, input_precision=DOT)
+        df += tl.dot(da, tl.trans(z), input_precision=DOT)
     tl.store(dmatrix + at, df, mask=few)
     tl.store(dstart + at, dz, mask=few)
 

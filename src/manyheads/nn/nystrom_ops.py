@@ -30,9 +30,9 @@ def many(q: Tensor, k: Tensor, w: Tensor) -> Tensor:
     return _Many.apply(_rows(q), k.contiguous(), w.contiguous())
 
 
-def inverse(matrix: Tensor, start: Tensor, iterations: int) -> Tensor:
-    """The iteration of `inverse.pseudo_inverse`."""
-    return _Inverse.apply(matrix.contiguous(), start.contiguous(), iterations)
+def inverse(matrix: Tensor, start: Tensor, iterations: int, rough: bool = False) -> Tensor:
+    """The iteration of `inverse.pseudo_inverse`; `rough`, gradients by single TF32 products."""
+    return _Inverse.apply(matrix.contiguous(), start.contiguous(), iterations, rough)
 
 
 def conv(x: Tensor, w: Tensor, seen: Tensor | None) -> Tensor:
@@ -71,15 +71,16 @@ class _Many(torch.autograd.Function):
 
 class _Inverse(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, matrix: Tensor, start: Tensor, iterations: int) -> Tensor:
+    def forward(ctx: Any, matrix: Tensor, start: Tensor, iterations: int, rough: bool) -> Tensor:
         z, kept = _inverse(matrix, start, iterations)
         ctx.save_for_backward(matrix, kept)
+        ctx.rough = rough
         return z
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, dz: Tensor) -> tuple[Tensor | None, ...]:
-        return *_inverse_back(*ctx.saved_tensors, dz.contiguous()), None
+        return *_inverse_back(*ctx.saved_tensors, dz.contiguous(), ctx.rough), None, None
 
 
 class _Conv(torch.autograd.Function):
@@ -176,17 +177,18 @@ def _many_back(q: Tensor, k: Tensor, w: Tensor, dy: Tensor) -> tuple[Tensor, Ten
            lambda matrix, start, iterations: (torch.empty_like(matrix), matrix.new_empty(iterations, *matrix.shape)))
 def _inverse(matrix: Tensor, start: Tensor, iterations: int) -> tuple[Tensor, Tensor]:
     z, kept, marks = torch.empty_like(matrix), matrix.new_empty(iterations, *matrix.shape), matrix.shape[1]
-    kernels._inverse_forward[(len(matrix),)](matrix, start, kept, z, marks, iterations, M=tile(marks), num_warps=8)
+    kernels._inverse_forward[(len(matrix),)](matrix, start, kept, z, marks, iterations, M=tile(marks), num_warps=4)
     return z, kept
 
 
-@_operator("inverse_back(Tensor matrix, Tensor kept, Tensor dz) -> (Tensor, Tensor)",
-           lambda matrix, kept, dz: (torch.empty_like(matrix), torch.empty_like(matrix)))
-def _inverse_back(matrix: Tensor, kept: Tensor, dz: Tensor) -> tuple[Tensor, Tensor]:
+@_operator("inverse_back(Tensor matrix, Tensor kept, Tensor dz, bool rough) -> (Tensor, Tensor)",
+           lambda matrix, kept, dz, rough: (torch.empty_like(matrix), torch.empty_like(matrix)))
+def _inverse_back(matrix: Tensor, kept: Tensor, dz: Tensor, rough: bool) -> tuple[Tensor, Tensor]:
     dmatrix, dstart, marks = torch.empty_like(matrix), torch.empty_like(matrix), matrix.shape[1]
     kernels._inverse_backward[(len(matrix),)](
-        matrix, kept, dz, dmatrix, dstart, marks, len(kept), M=tile(marks), num_warps=8
-    )
+        matrix, kept, dz, dmatrix, dstart, marks, len(kept), M=tile(marks), DOT="tf32" if rough else "tf32x3",
+        num_warps=4 if rough else 8,
+    )  # fmt: skip
     return dmatrix, dstart
 
 

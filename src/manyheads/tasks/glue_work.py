@@ -23,7 +23,7 @@ from .held import dealt
 from .text import EVALUATED
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False)  # not frozen: torch.compile would trace every field of it
 class GlueWork:
     """Sentence classification on a device. A sample is one example, measured in the tokens it is padded to."""
 

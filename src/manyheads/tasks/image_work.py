@@ -37,7 +37,7 @@ class Source(Protocol):
         """Held-out images as they are, for each part the samples it lists."""
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False)  # not frozen: torch.compile would trace every field of it
 class ImageWork:
     """Image classification on a device. `batch` gives images and targets: class numbers, or, where batches are mixed,
     soft targets of float32."""

@@ -44,7 +44,7 @@ class LanguageModel(PackedText):
         return LanguageWork(train, held, count, self.ids, found.held.bytes_per_token, device, self.tokens)
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False)  # not frozen: torch.compile would trace every field of it
 class LanguageWork:
     """Next-token prediction on a device; a sample is a sequence, measured in tokens."""
 

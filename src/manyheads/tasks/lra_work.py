@@ -90,7 +90,7 @@ class Fresh:
         return made, np.arange(len(made))
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False)  # not frozen: torch.compile would trace every field of it
 class SequenceWork:
     """Classification of sequences on a device. A sample is measured in tokens, padding counted: that is what is computed.
 

@@ -64,7 +64,7 @@ class MaskedLanguage(PackedText):
         return MaskedWork(train, held, count, hide, seed, device, self.tokens)
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False)  # not frozen: torch.compile would trace every field of it
 class MaskedWork:
     """Masked-token prediction on a device; a sample is a sequence, measured in all its tokens."""
 
