@@ -1,6 +1,6 @@
 """Writes the tables and the figure of docs/rank.md from finished runs: `python docs/make_rank.py [FOLDER OF RUNS]`.
 
-With a folder, the runs of the rank experiments below it become evidence/rank_smoke_cpu.json first; without, that record is
+With a folder, the runs of the rank experiments below it become evidence/rank_laptop_cpu.json first; without, that record is
 drawn again. Tables stand between two marks, `<!-- name -->` and `<!-- /name -->`; the rest of the page is left alone."""
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from manyheads.report.gather import gather
 from manyheads.tasks import from_dict
 
 HERE = Path(__file__).parent
-PAGE, RECORD = HERE / "rank.md", HERE.parent / "evidence" / "rank_smoke_cpu.json"
+PAGE, RECORD = HERE / "rank.md", HERE.parent / "evidence" / "rank_laptop_cpu.json"
 NOTES = {  # one seed each, found before this code was written
     "L1_d2_full": 0.063, "L1_d2_half": 0.571, "L1_d2_quarter": 0.677, "L1_d2_r1": 0.738,
     "L1_d2.5_full": 0.056, "L1_d2.5_half": 0.408, "L1_d2.5_quarter": 0.571, "L1_d2.5_r1": 0.692,
@@ -36,11 +36,11 @@ Arms = dict[str, dict[str, Any]]
 
 
 def record(root: Path) -> dict[str, Any]:
-    """Every arm of every rank experiment at smoke scale, seed by seed."""
+    """Every arm of every rank experiment at laptop scale, seed by seed."""
     found: dict[str, Any] = {}
     machines: set[str] = set()
     for section in gather(root, {one.name: one for one in RANK}).sections:
-        if section.scale != "smoke" or section.experiment is None:
+        if section.scale != "laptop" or section.experiment is None:
             continue
         arms: Arms = {}
         for arm in section.arms:
@@ -56,7 +56,7 @@ def record(root: Path) -> dict[str, Any]:
             }  # fmt: skip
             machines |= {json.dumps(run.measured.machine, sort_keys=True) for run in arm.done}
         found[section.name] = arms
-    return {"scale": "smoke", "machine": "2 CPU cores", "versions": [json.loads(text) for text in sorted(machines)],
+    return {"scale": "laptop", "machine": "2 CPU cores", "versions": [json.loads(text) for text in sorted(machines)],
             "experiments": found}  # fmt: skip
 
 

@@ -43,7 +43,7 @@ def trained(tmp_path: Path, spec: RunSpec) -> dict[str, Any]:
 def test_every_rank_experiment_is_registered_at_every_scale() -> None:
     for experiment in RANK:
         assert EXPERIMENTS[experiment.name] is experiment
-        assert list(experiment.settings) == ["smoke", "small", "paper"]
+        assert list(experiment.settings) == ["smoke", "laptop", "small", "paper"]
         assert len(experiment.setting("small").seeds) >= 3
 
 
@@ -67,12 +67,12 @@ def test_a_row_of_the_figure_has_equal_parameters_and_a_column_equal_rank(scale:
     assert all(len(found) == 1 for found in (*rows.values(), *columns.values()))
 
 
-def test_the_smoke_grid_is_the_one_of_the_notes() -> None:
-    assert {name: shape(arch) for name, arch in archs(FIG1, "smoke").items()} == {
+def test_the_laptop_grid_is_the_one_of_the_notes() -> None:
+    assert {name: shape(arch) for name, arch in archs(FIG1, "laptop").items()} == {
         "L1_d2_full": (1, 1, 16), "L1_d2_half": (1, 2, 8), "L1_d2_quarter": (1, 4, 4), "L1_d2_r1": (1, 16, 1),
         "L1_d2.5_full": (1, 4, 16), "L1_d2.5_half": (1, 8, 8), "L1_d2.5_quarter": (1, 16, 4), "L1_d2.5_r1": (1, 64, 1),
     }  # fmt: skip
-    assert len(specs(FIG1, "smoke")) == 24
+    assert len(specs(FIG1, "laptop")) == 24
     assert len(specs(FIG1, "small")) == 48
     assert shape(archs(FIG1, "paper")["L5_d3_r1"]) == (5, 4096, 1)
 
@@ -104,7 +104,7 @@ def test_a_step_trains_on_as_many_answers_for_every_length() -> None:
 
 
 def test_replay_differs_from_fresh_in_its_data_alone() -> None:
-    fresh, replay = specs(REPLAY, "smoke")[:2]
+    fresh, replay = specs(REPLAY, "laptop")[:2]
     assert fresh.arch == replay.arch
     assert fresh.recipe == replay.recipe
     assert from_dict(replay.task).replay == 25  # type: ignore[attr-defined]
@@ -116,9 +116,9 @@ def test_heads_of_the_regression_share_the_parameters() -> None:
 
 
 @pytest.mark.parametrize("experiment", RANK, ids=lambda one: one.name)
-def test_smoke_trains_and_learns(experiment: Experiment, tmp_path: Path) -> None:
+def test_it_trains_and_learns(experiment: Experiment, tmp_path: Path) -> None:
     """The smallest arm, two hundred steps: below what zeros score, with every score and with kappa."""
-    spec = min(specs(shortened(experiment, 200), "smoke"), key=lambda one: params(one.arch).total)
+    spec = min(specs(shortened(experiment, 200), "laptop"), key=lambda one: params(one.arch).total)
     result = trained(tmp_path, spec)
     assert result["score"].keys() >= {"loss", "skill", "seen"}
     assert result["score"]["loss"] < result["trivial"]["loss"]
@@ -129,8 +129,8 @@ def test_smoke_trains_and_learns(experiment: Experiment, tmp_path: Path) -> None
 
 @pytest.mark.slow
 def test_rank_decides_and_heads_of_the_same_rank_help(tmp_path: Path) -> None:
-    """Seed 0 of the smoke grid: full rank learns, half rank does not, four times the half-rank heads do better."""
-    chosen = {spec.label["arm"]: spec for spec in specs(FIG1, "smoke")[:8]}
+    """Seed 0 of the laptop grid: full rank learns, half rank does not, four times the half-rank heads do better."""
+    chosen = {spec.label["arm"]: spec for spec in specs(FIG1, "laptop")[:8]}
     full, half, more = (trained(tmp_path, chosen[name])["score"] for name in ("L1_d2_full", "L1_d2_half", "L1_d2.5_half"))
     assert full["loss"] < 0.12
     assert half["loss"] > 0.45

@@ -23,7 +23,7 @@ EXECUTORS = ("process", "processes", "ray", "slurm")
 
 def run(
     experiment: Annotated[str, typer.Argument(help="Its name, such as fig2 or table4, or all.")],
-    scale: Annotated[str, typer.Option(help="smoke (minutes on 2 cores), small (one GPU), paper.")] = "smoke",
+    scale: Annotated[str, typer.Option(help="smoke, laptop (2 cores), small (one GPU), paper.")] = "smoke",
     arms: Annotated[str | None, typer.Option(help="Some of its arms: original,lean.")] = None,
     seeds: Annotated[str | None, typer.Option(help="Other seeds than its own: 0,1,2.")] = None,
     out: Annotated[Path, typer.Option(help="Where run folders go.")] = Path("runs"),

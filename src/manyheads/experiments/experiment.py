@@ -15,9 +15,9 @@ from manyheads.arch.errors import UserError, nearest
 from manyheads.arch.spec import Arch
 from manyheads.runs import RunSpec
 
-Scale = Literal["smoke", "small", "paper"]
+Scale = Literal["smoke", "laptop", "small", "paper"]
 Expect = Literal["no_loss", "more", "less", "differ"]
-SCALES = ("smoke", "small", "paper")
+SCALES = ("smoke", "laptop", "small", "paper")
 EXPECTED = ("no_loss", "more", "less", "differ")
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.+]*")  # part of a folder's name; the minus sign separates the parts
 

@@ -1,6 +1,6 @@
 """Both papers' axes from one design: thinner heads, more heads, wider heads; error and kappa beside each other.
 
-    manyheads run rank_axes --scale smoke     from 4 heads of 4 at d=16, N=8
+    manyheads run rank_axes --scale laptop    from 4 heads of 4 at d=16, N=8
     manyheads run rank_axes --scale small     from 4 heads of 16 at d=64, N=16, 20,000 steps
     manyheads run rank_axes --scale paper     the same, 100,000 steps and 5 seeds
 
@@ -13,7 +13,7 @@ from __future__ import annotations
 from manyheads.arch.families import nearest_neighbor
 
 from .experiment import Arm, Comparison, Experiment, Setting
-from .rank_parts import recipe, smoke, task
+from .rank_parts import brief, laptop, recipe, task
 
 SHAPES = {  # heads and head_dim, as factors of the original's 4 heads of dim/4
     "original": (1, 1), "whole": (1 / 4, 4), "split2": (2, 1 / 2), "split4": (4, 1 / 4), "fixed2": (2, 1), "fixed4": (4, 1),
@@ -36,7 +36,7 @@ AXES = Experiment(
     title="Two ways of having more heads",
     question="From one design: thinner heads, more heads, wider heads. Which lowers the error, which lowers kappa?",
     settings={
-        "smoke": Setting(arms(16, 8, 256), (0, 1, 2), task(16, 8, held=2048), {"steps": smoke(2000, 128, 0.01)}),
+        **brief(Setting(arms(16, 8, 256), (0, 1, 2), task(16, 8, held=2048), {"steps": laptop(2000, 128, 0.01)})),
         "small": Setting(arms(64, 16, 2048), (0, 1, 2), task(64, 16), {"steps": recipe(20_000, 256, 0.01)}),
         "paper": Setting(arms(64, 16, 2048), (0, 1, 2, 3, 4), task(64, 16), {"steps": recipe(100_000, 256, 0.01)}),
     },

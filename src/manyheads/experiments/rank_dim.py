@@ -1,6 +1,6 @@
 """The sweep over the dimension, for which the paper has a configuration and no figure: does the gap grow with d?
 
-    manyheads run rank_dim --scale smoke      d=16 and 64, N=8, 1 layer
+    manyheads run rank_dim --scale laptop     d=16 and 64, N=8, 1 layer
     manyheads run rank_dim --scale small      d=16 to 256, N=16, 2 layers, 10,000 steps
     manyheads run rank_dim --scale paper      d=16 to 256, N=16, 2 layers, 200,000 steps
 
@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from .experiment import Arm, Comparison, Experiment, Setting
-from .rank_parts import encoder, recipe, smoke, task
+from .rank_parts import brief, encoder, laptop, recipe, task
 
 
 def arms(dims: Iterable[int], tokens: int, depth: int, multiplier: int, mlp_dim: int) -> tuple[Arm, ...]:
@@ -30,8 +30,8 @@ RANK_DIM = Experiment(
     title="Rank against dimension",
     question="Does the loss from low rank grow with the dimension, at the same rank and at the same share of it?",
     settings={
-        "smoke": Setting(arms((16, 64), 8, 1, 2, 256), (0, 1, 2), task(0, 8, held=1024),
-                         {"steps": smoke(3000, 128, 0.005)}),
+        **brief(Setting(arms((16, 64), 8, 1, 2, 256), (0, 1, 2), task(0, 8, held=1024),
+                         {"steps": laptop(3000, 128, 0.005)})),
         "small": Setting(arms((16, 64, 128, 256), 16, 2, 8, 2048), (0, 1, 2), task(0, 16),
                          {"steps": recipe(10_000, 256, 0.005)}),
         "paper": Setting(arms((16, 64, 128, 256), 16, 2, 8, 2048), (0, 1, 2, 3, 4), task(0, 16),

@@ -1,10 +1,10 @@
 """Figure 1 of the rank paper: error by rank per head, multiplier and depth.
 
-    manyheads run rank_fig1 --scale smoke     d=16, N=8, 24 runs: about 6 minutes on 2 quiet cores
+    manyheads run rank_fig1 --scale laptop    d=16, N=8, 24 runs: about 6 minutes on 2 quiet cores
     manyheads run rank_fig1 --scale small     d=64, N=16, 48 runs of 20,000 steps: meant for one GPU in 10 minutes
     manyheads run rank_fig1 --scale paper     315 runs of 100,000 steps
 
-Expected at smoke: 0.06 at full rank and 0.57, 0.68, 0.74 at half, quarter and rank 1; the best linear guess has 0.765.
+Expected on a laptop: 0.06 at full rank and 0.57, 0.68, 0.74 at half, quarter and rank 1; the best linear guess has 0.765.
 The paper's numbers are digitised (2 %), the best of 5 seeds' lowest *training* loss on 100 batches that repeat; ours are
 held-out on data that never does (see rank_replay).
 """
@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from .experiment import Arm, Comparison, Experiment, Setting
-from .rank_parts import encoder, rank_name, recipe, smoke, task, width_name
+from .rank_parts import brief, encoder, laptop, rank_name, recipe, task, width_name
 
 RANKS = (1, 2, 4, 8, 16, 32, 64)
 PRINTED = {  # d=64, N=16; depth, multiplier: error at each of RANKS
@@ -46,8 +46,8 @@ FIG1 = Experiment(
     title="Rank against heads",
     question="At the same parameters, do more and thinner heads hurt; and do more heads help where their rank stays?",
     settings={
-        "smoke": Setting(arms(16, 8, 256, (1,), (1, 4), (16, 8, 4, 1)), (0, 1, 2), task(16, 8, held=2048),
-                         {"steps": smoke(3000, 128, 0.01)}),
+        **brief(Setting(arms(16, 8, 256, (1,), (1, 4), (16, 8, 4, 1)), (0, 1, 2), task(16, 8, held=2048),
+                         {"steps": laptop(3000, 128, 0.01)})),
         "small": Setting(arms(64, 16, 2048, (1, 3), (1, 8), (64, 32, 16, 4)), (0, 1, 2), task(64, 16),
                          {"steps": recipe(20_000, 256, 0.01)}),
         "paper": Setting(arms(64, 16, 2048, (1, 3, 5), (1, 8, 64), RANKS[::-1]), (0, 1, 2, 3, 4), task(64, 16),

@@ -1,6 +1,6 @@
 """The sweep over the number of points, with depth: does depth make up for low rank, and does it still for long sequences?
 
-    manyheads run rank_n --scale smoke        d=16, N=4 and 64, 1 and 2 layers
+    manyheads run rank_n --scale laptop       d=16, N=4 and 64, 1 and 2 layers
     manyheads run rank_n --scale small        d=64, N=4 to 256, 1, 2 and 4 layers, multiplier 8, 10,000 steps
     manyheads run rank_n --scale paper        d=64, N=4 to 256, 2 layers, multiplier 64, 200,000 steps
 
@@ -14,7 +14,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from .experiment import Arm, Comparison, Experiment, Setting
-from .rank_parts import encoder, rank_name, recipe, smoke, task
+from .rank_parts import brief, encoder, laptop, rank_name, recipe, task
 
 RANKS = (1, 8, 16, 32, 64)
 PRINTED = {  # L=2, multiplier 64, digitised: N: error at each of RANKS
@@ -44,8 +44,8 @@ RANK_N = Experiment(
     title="Rank against length",
     question="Does depth make up for low rank, and does it still when there are many points?",
     settings={
-        "smoke": Setting(arms(16, 256, 4, (4, 64), (1, 2), (16, 4), 1024), (0, 1, 2), task(16, 0, held=1024),
-                         {"steps": smoke(2500, 1, 0.005)}),
+        **brief(Setting(arms(16, 256, 4, (4, 64), (1, 2), (16, 4), 1024), (0, 1, 2), task(16, 0, held=1024),
+                         {"steps": laptop(2500, 1, 0.005)})),
         "small": Setting(arms(64, 2048, 8, (4, 16, 64, 256), (1, 2, 4), (64, 32, 16), 4096), (0, 1, 2), task(64, 0),
                          {"steps": recipe(10_000, 1, 0.005)}),
         "paper": Setting(arms(64, 2048, 64, (4, 16, 64, 256), (2,), RANKS) + arms(64, 2048, 64, (4, 64), (1,), (64, 16)),

@@ -8,10 +8,13 @@ d^3 is dim, and so do the arms: L1_d2.5_half has 1 layer, multiplier sqrt(dim) a
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Any
 
 from manyheads.arch.families import nearest_neighbor
 from manyheads.arch.spec import Arch
+
+from .experiment import Setting
 
 SHARES = {1: "full", 2: "half", 4: "quarter", 8: "eighth"}
 
@@ -48,9 +51,15 @@ def recipe(steps: int, batch: int, lr: float, **fields: Any) -> dict[str, Any]:
     } | fields  # fmt: skip
 
 
-def smoke(steps: int, batch: int, lr: float, **fields: Any) -> dict[str, Any]:
+def laptop(steps: int, batch: int, lr: float, **fields: Any) -> dict[str, Any]:
     """The same for two CPU cores: float32 throughout."""
     return recipe(steps, batch, lr, precision="fp32", **fields)
+
+
+def brief(setting: Setting, steps: int = 40) -> dict[str, Setting]:
+    """The scales for two CPU cores: `laptop`, and as `smoke` its arms with one seed for so few steps."""
+    recipes = {basis: {**made, "basis": {"kind": "steps", "amount": steps}} for basis, made in setting.recipes.items()}
+    return {"smoke": replace(setting, seeds=(0,), recipes=recipes), "laptop": setting}
 
 
 def task(dim: int, tokens: int, **fields: Any) -> dict[str, Any]:

@@ -1,6 +1,6 @@
 """Positions as scratch space: does a deep model of low-rank heads do better with coordinates of its own to write into?
 
-    manyheads run rank_positions --scale smoke     d=16, N=8, 1 and 3 layers of rank 4
+    manyheads run rank_positions --scale laptop    d=16, N=8, 1 and 3 layers of rank 4
     manyheads run rank_positions --scale small     d=64, N=16, ranks 64, 16 and 4, 20,000 steps
     manyheads run rank_positions --scale paper     d=64, N=16, all ranks, 200,000 steps
 
@@ -16,7 +16,7 @@ from manyheads.arch.params import params
 from manyheads.arch.spec import Arch
 
 from .experiment import Arm, Comparison, Experiment, Setting
-from .rank_parts import encoder, rank_name, recipe, smoke, task
+from .rank_parts import brief, encoder, laptop, rank_name, recipe, task
 
 RANKS = (1, 2, 4, 8, 16, 32, 64)
 PRINTED = {  # multiplier 8, digitised: error at each of RANKS
@@ -57,8 +57,8 @@ POSITIONS = Experiment(
     title="Positions as scratch space",
     question="Do layers of low-rank heads do better with coordinates of their own to write into, at equal parameters too?",
     settings={
-        "smoke": Setting(arms(16, 8, 256, 4, (1, 3), (4,)), (0, 1, 2), task(16, 8, held=1024),
-                         {"steps": smoke(1500, 128, 0.005)}),
+        **brief(Setting(arms(16, 8, 256, 4, (1, 3), (4,)), (0, 1, 2), task(16, 8, held=1024),
+                         {"steps": laptop(1500, 128, 0.005)})),
         "small": Setting(arms(64, 16, 2048, 8, (1, 3), (64, 16, 4)), (0, 1, 2), task(64, 16),
                          {"steps": recipe(20_000, 256, 0.005)}),
         "paper": Setting(arms(64, 16, 2048, 8, (1, 3), RANKS), (0, 1, 2, 3, 4), task(64, 16),

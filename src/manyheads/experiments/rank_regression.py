@@ -1,6 +1,6 @@
 """In-context linear regression, split into more and thinner heads: the rank argument on a less synthetic task.
 
-    manyheads run rank_regression --scale smoke       7 unknowns, 16 examples, 2 layers of width 32
+    manyheads run rank_regression --scale laptop      7 unknowns, 16 examples, 2 layers of width 32
     manyheads run rank_regression --scale small       7 unknowns, 16 examples, 3 layers of width 64, 20,000 steps
     manyheads run rank_regression --scale paper       20 unknowns, 40 examples, 12 layers of width 256, 500,000 steps
 
@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from .experiment import Arm, Comparison, Experiment, Setting
-from .rank_parts import encoder, recipe, smoke
+from .rank_parts import brief, encoder, laptop, recipe
 
 
 def arms(dim: int, tokens: int, width: int, depth: int, heads: Iterable[int]) -> tuple[Arm, ...]:
@@ -34,8 +34,8 @@ REGRESSION = Experiment(
     title="Linear regression in the context",
     question="Do more and thinner heads hurt where a linear function has to be learnt from examples in the context?",
     settings={
-        "smoke": Setting(arms(7, 24, 32, 2, (1, 2, 8, 32)), (0, 1, 2), _task(7, 16, 8),
-                         {"steps": smoke(1500, 64, 0.003, clip=1.0)}),
+        **brief(Setting(arms(7, 24, 32, 2, (1, 2, 8, 32)), (0, 1, 2), _task(7, 16, 8),
+                         {"steps": laptop(1500, 64, 0.003, clip=1.0)})),
         "small": Setting(arms(7, 24, 64, 3, (1, 2, 8, 16, 32)), (0, 1, 2), _task(7, 16, 8),
                          {"steps": recipe(20_000, 256, 0.001, clip=1.0)}),
         "paper": Setting(arms(20, 60, 256, 12, (1, 2, 8, 16, 32)), (0, 1, 2), _task(20, 40, 20),

@@ -1,6 +1,6 @@
 """Fresh data beside data that repeats: the published code draws the same 100 batches every epoch, and reports their loss.
 
-    manyheads run rank_replay --scale smoke       d=16, N=8, 3 layers, 25 batches again and again
+    manyheads run rank_replay --scale laptop      d=16, N=8, 3 layers, 25 batches again and again
     manyheads run rank_replay --scale small       d=64, N=16, 3 layers of 1024 heads of 4, 30,000 steps
     manyheads run rank_replay --scale paper       the same, 100,000 steps
 
@@ -10,7 +10,7 @@
 from __future__ import annotations
 
 from .experiment import Arm, Comparison, Experiment, Setting
-from .rank_parts import encoder, recipe, smoke, task
+from .rank_parts import brief, encoder, laptop, recipe, task
 
 
 def arms(dim: int, tokens: int, mlp_dim: int, depth: int, multiplier: int, rank: int, batches: int) -> tuple[Arm, ...]:
@@ -30,8 +30,8 @@ REPLAY = Experiment(
     title="Fresh data and replayed data",
     question="How much of what depth brings to low-rank heads is memory of the same few batches?",
     settings={
-        "smoke": Setting(arms(16, 8, 256, 3, 8, 4, 25), (0, 1, 2), task(16, 8, held=2048),
-                         {"steps": smoke(2000, 128, 0.005)}),
+        **brief(Setting(arms(16, 8, 256, 3, 8, 4, 25), (0, 1, 2), task(16, 8, held=2048),
+                         {"steps": laptop(2000, 128, 0.005)})),
         "small": Setting(arms(64, 16, 2048, 3, 64, 4, 100), (0, 1, 2), task(64, 16), {"steps": recipe(30_000, 256, 0.01)}),
         "paper": Setting(arms(64, 16, 2048, 3, 64, 4, 100), (0, 1, 2, 3, 4), task(64, 16),
                          {"steps": recipe(100_000, 256, 0.01)}),

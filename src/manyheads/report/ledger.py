@@ -125,4 +125,4 @@ def unspoken(entries: Sequence[Entry], experiments: Mapping[str, Experiment]) ->
 
 def _scale(experiment: Experiment) -> str:
     """The smallest scale at which an experiment decides anything."""
-    return next((scale for scale in ("small", "paper", "smoke") if scale in experiment.settings), "small")
+    return next((scale for scale in ("small", "paper", "laptop", "smoke") if scale in experiment.settings), "small")
