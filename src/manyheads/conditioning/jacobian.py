@@ -9,6 +9,8 @@ import torch
 from torch import Tensor
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
+from manyheads.nn.inverse import without_kernels
+
 STEPS, TOLERANCE = 100, 1e-3
 
 
@@ -34,7 +36,7 @@ def extremes(
     J V_k = U_k B_k with B_k upper bidiagonal: its singular values lie inside those of J and reach the extremes first. Its
     SVD B_k = P S Q^T bounds the error of s_i by |beta_k P_ki|. The first vector is drawn from a generator of its own."""
     flat = x.detach().flatten()
-    with sdpa_kernel(SDPBackend.MATH):  # fused attention has no forward derivative
+    with sdpa_kernel(SDPBackend.MATH), without_kernels():  # fused attention has no forward derivative
         y, transposed = torch.func.vjp(lambda t: f(t.view_as(x)).flatten(), flat)[:2]
 
         def push(t: Tensor) -> Tensor:

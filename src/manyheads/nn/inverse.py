@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from importlib.util import find_spec
 from typing import Any
 
@@ -12,12 +13,25 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 TRITON = find_spec("triton") is not None  # PyTorch for CUDA brings it
+WANTED = True  # False within `without_kernels`
 LARGEST = 64  # rows of a matrix: beyond, a kernel runs out of registers
 
 
 def kernels_run(x: Tensor) -> bool:
-    """Whether Triton kernels work on x: on a GPU, below float64, and not in a program that is being exported."""
-    return TRITON and x.device.type == "cuda" and x.dtype != torch.float64 and not exporting()
+    """Whether Triton kernels work on x: on a GPU, below float64, where they are wanted, and not in a program that is being
+    exported."""
+    return TRITON and WANTED and x.device.type == "cuda" and x.dtype != torch.float64 and not exporting()
+
+
+@contextmanager
+def without_kernels() -> Iterator[None]:
+    """PyTorch's own operations alone: ours have no forward derivative."""
+    global WANTED
+    before, WANTED = WANTED, False
+    try:
+        yield
+    finally:
+        WANTED = before
 
 
 @torch.compiler.assume_constant_result  # type: ignore[misc]

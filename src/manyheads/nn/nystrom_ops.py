@@ -6,7 +6,6 @@ torch.compile sees each launch as one opaque operator: inlined into its graphs t
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -15,19 +14,19 @@ from torch.autograd.function import once_differentiable
 
 from . import nystrom_kernels as kernels
 from .inverse import tile
+from .launch import like, operator, rows
 
 PROGRAMS = 528  # four for each multiprocessor of an H100 or H200
-LIBRARY = torch.library.Library("manyheads", "FRAGMENT")
 
 
 def few(q: Tensor, k: Tensor, v: Tensor, seen: Tensor | None) -> Tensor:
     """softmax(q k^T / sqrt(head_dim)) v for few queries in float32; `seen` is batch x tokens, True where a key counts."""
-    return _Few.apply(q.contiguous(), _rows(k), _rows(v), None if seen is None else seen.contiguous())
+    return _Few.apply(q.contiguous(), rows(k), rows(v), None if seen is None else seen.contiguous())
 
 
 def many(q: Tensor, k: Tensor, w: Tensor) -> Tensor:
     """softmax(q k^T / sqrt(head_dim)) w for few keys and values in float32, in the precision of q."""
-    return _Many.apply(_rows(q), k.contiguous(), w.contiguous())
+    return _Many.apply(rows(q), k.contiguous(), w.contiguous())
 
 
 def inverse(matrix: Tensor, start: Tensor, iterations: int, rough: bool = False) -> Tensor:
@@ -37,7 +36,7 @@ def inverse(matrix: Tensor, start: Tensor, iterations: int, rough: bool = False)
 
 def conv(x: Tensor, w: Tensor, seen: Tensor | None) -> Tensor:
     """Along the tokens of x (batch x tokens x inner, 0 where not `seen`), one filter of w (heads x taps) per head."""
-    return _Conv.apply(_rows(x), w.contiguous(), None if seen is None else seen.contiguous())
+    return _Conv.apply(rows(x), w.contiguous(), None if seen is None else seen.contiguous())
 
 
 # ------------------------------------------------------------------------------------------------------------- gradients
@@ -65,7 +64,7 @@ class _Many(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, dy: Tensor) -> tuple[Tensor, ...]:
-        dq, dk, dw = _many_back(*ctx.saved_tensors, _rows(dy))
+        dq, dk, dw = _many_back(*ctx.saved_tensors, rows(dy))
         return dq, dk.sum(dim=2), dw.sum(dim=2)
 
 
@@ -92,32 +91,18 @@ class _Conv(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, dy: Tensor) -> tuple[Tensor | None, ...]:
-        (x, w, seen), dy = ctx.saved_tensors, _rows(dy)
+        (x, w, seen), dy = ctx.saved_tensors, rows(dy)
         dw = _conv_weight(x, dy, seen, w.shape[1]).sum(dim=(0, 1)).unflatten(1, (len(w), -1)).sum(dim=2).T
         return _conv(dy, w, seen, True), dw.to(w.dtype), None
 
 
 # -------------------------------------------------------------------------------------------------------------- launches
-def _operator(schema: str, fake: Callable[..., Any]) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """A launch that is called as it is, and in a traced graph is the operator `schema` with the outputs of `fake`."""
-    name = schema.partition("(")[0]
-
-    def wrap(launch: Callable[..., Any]) -> Callable[..., Any]:
-        LIBRARY.define(schema)
-        LIBRARY.impl(name, launch, "CompositeExplicitAutograd")
-        torch.library.register_fake(f"manyheads::{name}", fake, lib=LIBRARY)
-        traced = getattr(torch.ops.manyheads, name)
-        return lambda *args: traced(*args) if torch.compiler.is_compiling() else launch(*args)
-
-    return wrap
-
-
 def _parted(q: Tensor, tokens: int) -> Tensor:
     batch, heads, marks, dim = q.shape
     return q.new_empty(batch, heads, _parts(tokens, batch * heads, _block(marks, dim))[0], marks, dim)
 
 
-@_operator("few(Tensor q, Tensor k, Tensor v, Tensor? seen) -> (Tensor, Tensor)",
+@operator("few(Tensor q, Tensor k, Tensor v, Tensor? seen) -> (Tensor, Tensor)",
            lambda q, k, v, seen: (torch.empty_like(q), q.new_empty(q.shape[:3])))
 def _few(q: Tensor, k: Tensor, v: Tensor, seen: Tensor | None) -> tuple[Tensor, Tensor]:
     (batch, heads, marks, dim), tokens = q.shape, k.shape[2]
@@ -132,15 +117,15 @@ def _few(q: Tensor, k: Tensor, v: Tensor, seen: Tensor | None) -> tuple[Tensor, 
     return y, lse
 
 
-@_operator("few_back(Tensor q, Tensor k, Tensor v, Tensor? seen, Tensor lse, Tensor dy, Tensor delta) -> "
+@operator("few_back(Tensor q, Tensor k, Tensor v, Tensor? seen, Tensor lse, Tensor dy, Tensor delta) -> "
            "(Tensor, Tensor, Tensor)",
-           lambda q, k, v, seen, lse, dy, delta: (_parted(q, k.shape[2]), _like(k), _like(v)))
+           lambda q, k, v, seen, lse, dy, delta: (_parted(q, k.shape[2]), like(k), like(v)))
 def _few_back(
     q: Tensor, k: Tensor, v: Tensor, seen: Tensor | None, lse: Tensor, dy: Tensor, delta: Tensor
 ) -> tuple[Tensor, Tensor, Tensor]:
     (batch, heads, marks, dim), tokens = q.shape, k.shape[2]
     parts, chunk = _parts(tokens, batch * heads, _block(marks, dim))
-    dq, dk, dv = _parted(q, tokens), _like(k), _like(v)
+    dq, dk, dv = _parted(q, tokens), like(k), like(v)
     kernels._few_backward[(batch * heads, parts)](
         q, k, v, q if seen is None else seen, lse, dy, delta, dq, dk, dv, *k.stride()[:3], *v.stride()[:3],
         *dk.stride()[:3], heads, tokens, marks, dim, dim**-0.5, chunk, MASKED=seen is not None, BLOCK=_block(marks, dim),
@@ -149,9 +134,9 @@ def _few_back(
     return dq, dk, dv
 
 
-@_operator("many(Tensor q, Tensor k, Tensor w) -> Tensor", lambda q, k, w: _like(q))
+@operator("many(Tensor q, Tensor k, Tensor w) -> Tensor", lambda q, k, w: like(q))
 def _many(q: Tensor, k: Tensor, w: Tensor) -> Tensor:
-    (batch, heads, tokens, dim), marks, y = q.shape, k.shape[2], _like(q)
+    (batch, heads, tokens, dim), marks, y = q.shape, k.shape[2], like(q)
     block = _block(marks, dim)
     kernels._many_forward[(batch * heads, _ceil(tokens, block))](
         q, k, w, y, *q.stride()[:3], *y.stride()[:3], heads, tokens, marks, dim, dim**-0.5, BLOCK=block,
@@ -160,12 +145,12 @@ def _many(q: Tensor, k: Tensor, w: Tensor) -> Tensor:
     return y
 
 
-@_operator("many_back(Tensor q, Tensor k, Tensor w, Tensor dy) -> (Tensor, Tensor, Tensor)",
-           lambda q, k, w, dy: (_like(q), _parted(k, q.shape[2]), _parted(k, q.shape[2])))
+@operator("many_back(Tensor q, Tensor k, Tensor w, Tensor dy) -> (Tensor, Tensor, Tensor)",
+           lambda q, k, w, dy: (like(q), _parted(k, q.shape[2]), _parted(k, q.shape[2])))
 def _many_back(q: Tensor, k: Tensor, w: Tensor, dy: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     (batch, heads, tokens, dim), marks = q.shape, k.shape[2]
     parts, chunk = _parts(tokens, batch * heads, _block(marks, dim))
-    dq, dk, dw = _like(q), _parted(k, tokens), _parted(k, tokens)
+    dq, dk, dw = like(q), _parted(k, tokens), _parted(k, tokens)
     kernels._many_backward[(batch * heads, parts)](
         q, k, w, dy, dq, dk, dw, *q.stride()[:3], *dy.stride()[:3], *dq.stride()[:3], heads, tokens, marks, dim,
         dim**-0.5, chunk, BLOCK=_block(marks, dim), DOT=_dot(q), **_tiles(marks, dim),
@@ -173,7 +158,7 @@ def _many_back(q: Tensor, k: Tensor, w: Tensor, dy: Tensor) -> tuple[Tensor, Ten
     return dq, dk, dw
 
 
-@_operator("inverse(Tensor matrix, Tensor start, int iterations) -> (Tensor, Tensor)",
+@operator("inverse(Tensor matrix, Tensor start, int iterations) -> (Tensor, Tensor)",
            lambda matrix, start, iterations: (torch.empty_like(matrix), matrix.new_empty(iterations, *matrix.shape)))
 def _inverse(matrix: Tensor, start: Tensor, iterations: int) -> tuple[Tensor, Tensor]:
     z, kept, marks = torch.empty_like(matrix), matrix.new_empty(iterations, *matrix.shape), matrix.shape[1]
@@ -181,7 +166,7 @@ def _inverse(matrix: Tensor, start: Tensor, iterations: int) -> tuple[Tensor, Te
     return z, kept
 
 
-@_operator("inverse_back(Tensor matrix, Tensor kept, Tensor dz, bool rough) -> (Tensor, Tensor)",
+@operator("inverse_back(Tensor matrix, Tensor kept, Tensor dz, bool rough) -> (Tensor, Tensor)",
            lambda matrix, kept, dz, rough: (torch.empty_like(matrix), torch.empty_like(matrix)))
 def _inverse_back(matrix: Tensor, kept: Tensor, dz: Tensor, rough: bool) -> tuple[Tensor, Tensor]:
     dmatrix, dstart, marks = torch.empty_like(matrix), torch.empty_like(matrix), matrix.shape[1]
@@ -192,7 +177,7 @@ def _inverse_back(matrix: Tensor, kept: Tensor, dz: Tensor, rough: bool) -> tupl
     return dmatrix, dstart
 
 
-@_operator("conv(Tensor x, Tensor w, Tensor? seen, bool flip) -> Tensor", lambda x, w, seen, flip: x.new_empty(x.shape))
+@operator("conv(Tensor x, Tensor w, Tensor? seen, bool flip) -> Tensor", lambda x, w, seen, flip: x.new_empty(x.shape))
 def _conv(x: Tensor, w: Tensor, seen: Tensor | None, flip: bool) -> Tensor:
     (batch, tokens, inner), (heads, taps), y = x.shape, w.shape, x.new_empty(x.shape)
     kernels._conv_along[(batch, _ceil(tokens, 64), _ceil(inner, 32))](
@@ -202,7 +187,7 @@ def _conv(x: Tensor, w: Tensor, seen: Tensor | None, flip: bool) -> Tensor:
     return y
 
 
-@_operator("conv_weight(Tensor x, Tensor dy, Tensor? seen, int taps) -> Tensor",
+@operator("conv_weight(Tensor x, Tensor dy, Tensor? seen, int taps) -> Tensor",
            lambda x, dy, seen, taps: _filters(x, taps))
 def _conv_weight(x: Tensor, dy: Tensor, seen: Tensor | None, taps: int) -> Tensor:
     (batch, tokens, inner), dw = x.shape, _filters(x, taps)
@@ -219,17 +204,6 @@ def _filters(x: Tensor, taps: int) -> Tensor:
 
 
 # ------------------------------------------------------------------------------------------------------ layouts and sizes
-def _rows(x: Tensor) -> Tensor:
-    """Any layout whose channels lie side by side."""
-    return x if x.stride(-1) == 1 else x.contiguous()
-
-
-def _like(x: Tensor) -> Tensor:
-    """An empty tensor for x's values that lies token by token, all heads of a token side by side."""
-    batch, heads, tokens, dim = x.shape
-    return x.new_empty(batch, tokens, heads, dim).transpose(1, 2)
-
-
 def _dot(x: Tensor) -> str:
     """How products are made of inputs like x."""
     return "tf32x3" if x.dtype == torch.float32 else "tf32"

@@ -72,8 +72,8 @@ class Rotary(Table):
         return self.table[start : start + tokens]
 
 
-def turn(x: Float[Tensor, "batch heads tokens head_dim"], table: Float[Tensor, "tokens 2 head_dim"]) -> Tensor:
+def turn(x: Float[Tensor, "batch heads tokens head_dim"], table: Float[Tensor, "*rows tokens 2 head_dim"]) -> Tensor:
     """Rotate channel i and channel i + head_dim/2 together, as Llama's code pairs them."""
-    cos, sin = table.to(x.dtype).unbind(1)
+    cos, sin = table.to(x.dtype).unbind(-2)
     first, second = x.chunk(2, dim=-1)
     return x * cos + torch.cat((-second, first), dim=-1) * sin

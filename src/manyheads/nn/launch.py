@@ -1,0 +1,36 @@
+"""What launches of our own kernels share: how torch.compile sees them, and the layouts they read and write."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+LIBRARY = torch.library.Library("manyheads", "FRAGMENT")
+
+
+def operator(schema: str, fake: Callable[..., Any]) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """A launch that is called as it is, and in a traced graph is the operator `schema` with the outputs of `fake`."""
+    name = schema.partition("(")[0]
+
+    def wrap(launch: Callable[..., Any]) -> Callable[..., Any]:
+        LIBRARY.define(schema)
+        LIBRARY.impl(name, launch, "CompositeExplicitAutograd")
+        torch.library.register_fake(f"manyheads::{name}", fake, lib=LIBRARY)
+        traced = getattr(torch.ops.manyheads, name)
+        return lambda *args: traced(*args) if torch.compiler.is_compiling() else launch(*args)
+
+    return wrap
+
+
+def rows(x: Tensor) -> Tensor:
+    """Any layout whose channels lie side by side."""
+    return x if x.stride(-1) == 1 else x.contiguous()
+
+
+def like(x: Tensor) -> Tensor:
+    """An empty tensor for x's values that lies token by token, all heads of a token side by side."""
+    batch, heads, tokens, dim = x.shape
+    return x.new_empty(batch, tokens, heads, dim).transpose(1, 2)
