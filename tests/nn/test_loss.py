@@ -99,9 +99,9 @@ def rows_in_place(device: str, dtype: torch.dtype, limit: float) -> None:
     """The kernel beside the formula: odd vocabulary, more than one block of columns, rows that do not count."""
     from manyheads.nn.loss_kernel import rows_on_gpu
 
-    for vocab, extra in ((37, 0), (37, 27), (5000, 0), (9001, 23)):
+    for vocab, extra in ((37, 0), (37, 27), (5000, 0), (8193, 0), (9001, 23)):
         logits = torch.randn(6, vocab, generator=torch.Generator().manual_seed(vocab)).mul(4).to(dtype)
-        logits[1, 5] = float("-inf")
+        logits[1, 5] = logits[4, -1] = float("-inf")
         targets, share = torch.tensor([0, vocab - 1, -100, 3, 3, 7]), torch.tensor(0.2)
         wide = logits.double().requires_grad_()
         expected = F.cross_entropy(wide, targets, reduction="sum") * 0.2

@@ -13,31 +13,47 @@ COLUMNS, WARPS = 8192, 8  # 2.8 TB/s read and written on an H200; 4096 columns 2
 
 
 @triton.jit
-def _row(logits, targets, share, losses, vocab, width, stride, WANTED: tl.constexpr, COLUMNS: tl.constexpr):
+def _logits(row, columns, vocab, width, LAST: tl.constexpr):
+    """A stretch of the row in powers of two. Only the LAST may reach beyond the vocabulary, and asks."""
+    if LAST:
+        x = tl.load(row + columns, mask=columns < width, other=float("-inf"))
+        return tl.where(columns < vocab, x.to(tl.float32) * LOG2E, float("-inf"))
+    return tl.load(row + columns).to(tl.float32) * LOG2E
+
+
+@triton.jit
+def _sum(x, top, total):
+    """The largest logit so far and the sums of powers, which are corrected as a larger one turns up."""
+    new = tl.maximum(top, tl.max(x, axis=0))
+    safe = tl.where(new == float("-inf"), 0.0, new)  # nothing but impossible words so far
+    return new, total * tl.exp2(top - safe) + tl.exp2(x - safe)
+
+
+@triton.jit
+def _row(
+    logits, targets, share, losses, vocab, width, stride, WANTED: tl.constexpr, COLUMNS: tl.constexpr
+):  # fmt: skip
     at = tl.program_id(0).to(tl.int64)
     target = tl.load(targets + at)
     counts = target != IGNORED
     row = logits + at * stride
     columns = tl.arange(0, COLUMNS)
-    top = float("-inf")  # largest logit so far, in powers of two; sums are corrected as a larger one turns up
-    total = tl.zeros((COLUMNS,), tl.float32)
-    for start in range(0, width, COLUMNS):
-        x = tl.load(row + start + columns, mask=start + columns < width, other=float("-inf")).to(tl.float32) * LOG2E
-        x = tl.where(start + columns < vocab, x, float("-inf"))
-        new = tl.maximum(top, tl.max(x, axis=0))
-        total = total * tl.exp2(top - new) + tl.exp2(x - new)
-        top = new
+    last = (vocab - 1) // COLUMNS * COLUMNS
+    top, total = _sum(_logits(row, last + columns, vocab, width, True), float("-inf"), tl.zeros((COLUMNS,), tl.float32))
+    for start in range(0, last, COLUMNS):
+        top, total = _sum(_logits(row, start + columns, vocab, width, False), top, total)
     lse = top + tl.log2(tl.sum(total, axis=0))
     chosen = tl.load(row + tl.where(counts, target, 0)).to(tl.float32)
     tl.store(losses + at, tl.where(counts, lse / LOG2E - chosen, 0.0))
     if WANTED:
         weight = tl.where(counts, tl.load(share), 0.0)
-        for start in range(0, width, COLUMNS):
-            inside = start + columns < width
-            x = tl.load(row + start + columns, mask=inside, other=float("-inf")).to(tl.float32) * LOG2E
-            x = tl.where(start + columns < vocab, x, float("-inf"))
-            chance = tl.exp2(x - lse) - tl.where(start + columns == target, 1.0, 0.0)
-            tl.store(row + start + columns, (chance * weight).to(logits.dtype.element_ty), mask=inside)
+        for start in range(0, last, COLUMNS):
+            chance = tl.exp2(_logits(row, start + columns, vocab, width, False) - lse)
+            chance -= tl.where(start + columns == target, 1.0, 0.0)
+            tl.store(row + start + columns, (chance * weight).to(logits.dtype.element_ty))
+        chance = tl.exp2(_logits(row, last + columns, vocab, width, True) - lse)
+        chance -= tl.where(last + columns == target, 1.0, 0.0)
+        tl.store(row + last + columns, (chance * weight).to(logits.dtype.element_ty), mask=last + columns < width)
 
 
 def rows_on_gpu(logits: Tensor, targets: Tensor, share: Tensor, wanted: bool, vocab: int) -> Tensor:
