@@ -55,8 +55,8 @@ def _short_back(q: Tensor, k: Tensor, v: Tensor, dy: Tensor, scale: float) -> tu
 
 
 def _launch(q: Tensor) -> dict[str, Any]:
-    """Tiles, warps, and how products of float32 are made: as PyTorch's own are to be."""
+    """Tiles, warps, and how products of float32 are made: of single TF32 ones where PyTorch's own may be, else of three."""
     tokens, dim = tile(q.shape[2]), tile(q.shape[3])
     exact = torch.backends.cuda.matmul.fp32_precision != "tf32"  # type: ignore[attr-defined]
     warps = 1 if tokens * dim <= 256 else 2 if tokens * dim <= 1024 else 4
-    return {"N": tokens, "D": dim, "DOT": "ieee" if exact else "tf32", "num_warps": warps}
+    return {"N": tokens, "D": dim, "DOT": "tf32x3" if exact else "tf32", "num_warps": warps}
