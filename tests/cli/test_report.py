@@ -13,8 +13,6 @@ from manyheads.experiments.demo import DEMO
 
 from ..report.made import quick
 
-pytestmark = pytest.mark.slow  # not yet timed on two quiet cores
-
 
 def run(*args: str, cwd: Path, code: int = 0) -> subprocess.CompletedProcess[str]:
     """Run `manyheads ARGS` in a process of its own."""
@@ -37,7 +35,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_it_prints_tables_verdicts_and_what_cannot_be_read(folder: Path) -> None:
     lines = run("report", "runs", "--out", "page.html", cwd=folder).stdout.splitlines()
     assert lines[-1] == "page: page.html"
-    assert "1 folders cannot be read:" in lines
+    assert "1 folder cannot be read:" in lines
     assert any("broken" in line for line in lines)
     assert any(line.startswith("- lean against original: top1") for line in lines)
     assert (folder / "page.html").read_text().count("<figure") > 4

@@ -18,8 +18,6 @@ from manyheads.experiments.experiment import Arm
 from manyheads.runs import Run, find
 from tests.sweep.tiny import tiny
 
-pytestmark = pytest.mark.slow  # not yet timed on two quiet cores
-
 app = typer.Typer()
 app.command()(run)
 
@@ -36,7 +34,7 @@ def toys(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def call(*args: str, code: int = 0) -> Result:
     """`manyheads run ARGS` in this process."""
-    result = CliRunner().invoke(app, [*args, "--device", "cpu"])
+    result = CliRunner().invoke(app, [*args] if "--device" in args else [*args, "--device", "cpu"])
     if isinstance(result.exception, UserError):
         raise result.exception
     assert result.exit_code == code, result.output
@@ -100,6 +98,31 @@ def test_a_dry_run_says_what_it_takes_and_writes_nothing(tmp_path: Path, toys: N
     assert not (tmp_path / "runs").exists()
 
 
+def test_a_dry_run_counts_what_is_done_and_not_another_run_in_its_place(tmp_path: Path, toys: None) -> None:
+    call("toy", *here(tmp_path), "--arms", "lean")
+    assert "2 runs, 1 done; the rest: about" in call("toy", "--out", str(tmp_path), "--dry-run").stdout
+    (tmp_path / "toy-smoke" / "lean-s0").rename(tmp_path / "toy-smoke" / "original-s0")
+    assert "2 runs, 0 done" in call("toy", "--out", str(tmp_path), "--dry-run").stdout
+    with pytest.raises(UserError, match="original-s0 holds another run"):
+        call("toy", *here(tmp_path))
+
+
+@pytest.mark.parametrize("file", ["spec.json", "result.json"])
+def test_a_damaged_folder_in_the_way_is_named_with_what_to_do(tmp_path: Path, toys: None, file: str) -> None:
+    call("all", *here(tmp_path))
+    damaged = tmp_path / "toy-smoke" / "lean-s0"
+    (damaged / file).write_text("{")
+    for more in ([], ["--dry-run"], ["--list"]):
+        with pytest.raises(UserError, match=rf"{file} is damaged.*; once .*lean-s0 is moved away, its run starts anew"):
+            call("all", *here(tmp_path), *more)
+    damaged.rename(tmp_path / "away")
+    assert call("toy", *here(tmp_path)).stdout.startswith("1 done, 1 finished before;")
+    same = tmp_path / "twin-smoke" / "same-s0"  # finished under another name, too: it is not made good from there
+    (same / file).write_text("{")
+    with pytest.raises(UserError, match="same-s0 is moved away"):
+        call("all", *here(tmp_path))
+
+
 def test_list_prints_a_command_for_every_run_that_is_left(tmp_path: Path, toys: None) -> None:
     call("toy", *here(tmp_path), "--arms", "lean")
     (line,) = call("toy", "--out", str(tmp_path), "--list").stdout.splitlines()
@@ -113,14 +136,21 @@ def test_list_prints_a_command_for_every_run_that_is_left(tmp_path: Path, toys: 
 @pytest.mark.parametrize(
     ("args", "told"),
     [
-        (["toi"], "no experiment is called 'toi'; did you mean 'toy'|no experiment is called 'toi'"),
-        (["toy", "--scale", "large"], "write one of smoke, small, paper"),
+        (["toi"], "no experiment is called 'toi'; did you mean toy"),
+        (["toy", "--scale", "large"], "write one of smoke, laptop, small, paper"),
         (["toy", "--scale", "paper"], "has no scale 'paper'"),
         (["toy", "--arms", "leen"], "has no arm 'leen' at scale smoke"),
         (["all", "--arms", "lean"], "belong to one experiment"),
         (["toy", "--seeds", "0;1"], "write whole numbers"),
+        (["toy", "--seeds", "0,0"], "none twice"),
+        (["toy", "--seeds", "-1"], "write a whole number of at least 0"),
         (["toy", "--executor", "rey"], "write one of process, processes, ray, slurm"),
         (["toy", "--executor", "process", "--workers", "2"], "write --executor processes"),
+        (["toy", "--workers", "-1"], "--workers -1: write 0 or more"),
+        (["toy", "--executor", "ray", "--workers", "0"], "--workers 0: write 1 or more"),
+        (["toy", "--dry-run", "--threads", "0"], "--threads 0: write 1 or more"),
+        (["toy", "--device", "gpu"], "--device gpu: write cpu, cuda or cuda:1"),
+        (["toy", "--device", "cuda:99"], "PyTorch sees no GPU here|GPUs here"),
         (["toy", "--slurm", "partition=gpu"], "belongs to --executor slurm"),
         (["toy", "--executor", "slurm", "--slurm", "gpu"], "write NAME=VALUE"),
         (["toy", "--dry-run", "--tflops", "0"], "write a number above 0"),

@@ -31,8 +31,6 @@ from manyheads.train import recipes_lra, recipes_text
 from manyheads.train.recipe import Recipe
 from manyheads.train.table6 import table6, table6_task
 
-pytestmark = pytest.mark.slow  # not yet timed on two quiet cores
-
 SCALES = ("smoke", "small", "paper")
 NAMES = list(FIRST)
 
@@ -86,7 +84,7 @@ def test_models_can_be_built_and_have_the_counted_parameters(name: str) -> None:
             assert count == params(arm.arch).total, arm.name
 
 
-@pytest.mark.slow
+@pytest.mark.slow  # some hundred models: 12 s of CPU in all
 @pytest.mark.parametrize("name", NAMES)
 def test_every_model_of_every_scale_can_be_built(name: str) -> None:
     for arch in every(EXPERIMENTS[name]):
@@ -115,7 +113,7 @@ def unprobed(recipe: Recipe) -> Recipe:
         ("table2 small", recipes_text.stories_proper), ("table2 paper", recipes_text.stories_repository),
         ("table1 paper", recipes_text.crammed), ("table1_glue paper", recipes_text.glue),
     ],
-    ids=str,
+    ids=["table6", "table6 large", "table2 small", "table2 paper", "table1 paper", "table1_glue paper"],
 )  # fmt: skip
 def test_recipes_are_those_of_training(ours: Any, theirs: Callable[[], Recipe]) -> None:
     if isinstance(ours, str):

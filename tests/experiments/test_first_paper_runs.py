@@ -18,6 +18,7 @@ from manyheads.experiments.adopt import adopt
 from manyheads.experiments.best import Best, chosen
 from manyheads.experiments.experiment import Arm, Experiment, Setting, folder, specs
 from manyheads.experiments.first_paper import FIRST
+from manyheads.experiments.rank_paper import RANK
 from manyheads.experiments.registry import EXPERIMENTS
 from manyheads.experiments.table1 import TABLE1
 from manyheads.experiments.table1_glue import TABLE1_GLUE, classifier, prepare
@@ -30,8 +31,6 @@ from manyheads.tasks.measurement import Measurement
 from manyheads.train.loop import train
 from tests.tasks.glue_files import write
 
-pytestmark = pytest.mark.slow  # not yet timed on two quiet cores
-
 # experiment and arm for every kind of task
 KINDS = {
     "Images": ("table4", "tnt_b_lean"), "LanguageModel": ("table2", "lean"), "MaskedLanguage": ("table1", "lean"),
@@ -39,8 +38,10 @@ KINDS = {
     "Retrieval": ("table3", "retrieval_L1_h4"), "PixelRow": ("table3", "image_L1_h4"),
     "Pathfinder": ("table3", "pathfinder_L1_h4"), "HeadsKappa": ("theorem", "attention_h12"),
     "Speed": ("latency", "vit_b_lean"), "Footprint": ("memory", "gpt2_lean_bf16"),
-    "WrittenDown": ("constructions", "half"),
+    "WrittenDown": ("constructions", "half"), "NearestNeighbor": ("rank_fig1", "L1_d2_half"),
+    "Regression": ("rank_regression", "h8"),
 }  # fmt: skip
+SMOKE = [name for name in (*(experiment.name for experiment in RANK), *FIRST) if name != "table1_glue"]
 
 
 def trained(root: Path, spec: RunSpec, **how: Any) -> dict[str, Any]:
@@ -55,9 +56,9 @@ def one(name: str, arm: str, **recipe: Any) -> RunSpec:
 
 
 def test_every_kind_of_task_is_among_these() -> None:
-    used = {str(spec.task["is"]) for name in FIRST if "smoke" in EXPERIMENTS[name].settings
-            for spec in specs(EXPERIMENTS[name], "smoke")}  # fmt: skip
-    assert used == KINDS.keys()
+    with_scale = {name for name in EXPERIMENTS if "smoke" in EXPERIMENTS[name].settings and not EXPERIMENTS[name].run}
+    assert with_scale == set(SMOKE)
+    assert {str(spec.task["is"]) for name in SMOKE for spec in specs(EXPERIMENTS[name], "smoke")} == KINDS.keys()
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -78,8 +79,8 @@ def test_a_smoke_run_of_every_task_ends_with_a_score(kind: str, tmp_path: Path) 
         assert {record["step"] for record in run.spectra.read()} >= {0, result["steps"]}
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("name", [name for name in FIRST if name != "table1_glue"])
+@pytest.mark.slow  # 344 runs: four minutes of CPU
+@pytest.mark.parametrize("name", SMOKE)
 def test_every_smoke_run_ends_with_a_score(name: str, tmp_path: Path) -> None:
     for spec in specs(EXPERIMENTS[name], "smoke"):
         result = trained(tmp_path, spec)

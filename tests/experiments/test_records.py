@@ -89,7 +89,7 @@ def test_fewer_steps_change_the_budget_and_nothing_else() -> None:
         (lambda: Arm("a/b", DEMO.setting("smoke").arms[0].arch), "folders are named after it"),
         (lambda: replace(DEMO, comparisons=(Comparison("learn", "original", "more"),)), "did you mean lean"),
         (lambda: replace(DEMO.setting("smoke"), seeds=(1, 1)), "none twice"),
-        (lambda: replace(DEMO, settings={"tiny": DEMO.setting("smoke")}), "smoke, small, paper"),
+        (lambda: replace(DEMO, settings={"tiny": DEMO.setting("smoke")}), "smoke, laptop, small, paper"),
     ],
 )
 def test_mistakes_are_told(make: object, told: str) -> None:

@@ -15,17 +15,23 @@ from xml.etree import ElementTree
 
 import pytest
 
+from manyheads.arch.count import forward_flops, params, training_bytes
+from manyheads.arch.spec import editable
+from manyheads.conditioning.theory import gaussian_log_kappa
+from manyheads.experiments.registry import EXPERIMENTS
 from manyheads.report.gather import gather
+from manyheads.report.ledger import claims_table, ledger
 from manyheads.report.page import write
 from manyheads.report.section import arms_table
 from manyheads.report.tables import csv_rows
 
 from .browser import CHROMIUM, Browser
 from .made import comparison, quick
+from .test_explorer import built, turned
 from .test_figures import grid, made
 from .test_page import FOUR, KNOWN, TOP1
 
-pytestmark = [pytest.mark.slow, pytest.mark.skipif(CHROMIUM is None, reason="no Chromium is installed here")]
+pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="a page is opened in Chromium; none is installed here")
 
 
 @pytest.fixture(scope="module")
@@ -114,6 +120,27 @@ def test_nothing_is_wider_than_a_phone(browser: Browser, page: Path) -> None:
     assert smallest > 9  # pixels: what is written in a figure can be read
 
 
+def test_nothing_written_in_a_figure_covers_another_or_lies_outside(browser: Browser, page: Path, tmp_path: Path) -> None:
+    """On the page and on one where the names of several arms want the same row, just above the axis."""
+    quick(tmp_path / "runs", EXPERIMENTS["rank_positions"], "smoke", lambda spec: 0.5 + 0.1 * (spec.label["order"] > 2))
+    write(tmp_path / "runs", tmp_path / "page.html")
+    for one in (page, tmp_path / "page.html"):
+        browser.open(one)
+        plots, covered = browser.run("""const found = [], plots = [...document.querySelectorAll("svg.plot")];
+          for (const plot of plots) {
+            const frame = plot.getBoundingClientRect();
+            const texts = [...plot.querySelectorAll("text")].map(e => [e.textContent, e.getBoundingClientRect()]);
+            texts.forEach(([name, a], i) => {
+              if (a.left < frame.left - 1 || a.right > frame.right + 1) found.push(name);
+              for (const [other, b] of texts.slice(0, i))
+                if (a.left < b.right - 1 && b.left < a.right - 1 && a.top < b.bottom - 3 && b.top < a.bottom - 3)
+                  found.push(`${plot.closest("figure").dataset.name}: ${other} and ${name}`);
+            });
+          } return [plots.length, found];""")
+        assert plots > 5
+        assert covered == []
+
+
 def test_everything_can_be_reached_by_keyboard_and_has_a_name(browser: Browser, page: Path) -> None:
     browser.open(page)
     reach, scrolls, named, labelled = browser.run("""
@@ -148,8 +175,10 @@ def test_a_legend_singles_out_one_arm(browser: Browser, page: Path) -> None:
 def test_a_table_is_saved_as_the_same_csv_as_python_writes(browser: Browser, page: Path) -> None:
     browser.open(page)
     text = browser.run(f"return csv({HEAD}.closest('table'))")
-    section = gather(page.parent / "runs", BOTH).sections[0]
-    assert list(csv.reader(io.StringIO(text))) == csv_rows(arms_table(section))
+    sections = gather(page.parent / "runs", BOTH).sections
+    assert list(csv.reader(io.StringIO(text))) == csv_rows(arms_table(sections[0]))
+    claims = browser.run("return csv(document.querySelector('.cards table'))")
+    assert list(csv.reader(io.StringIO(claims))) == csv_rows(claims_table(ledger(sections)))
 
 
 def test_figures_are_saved_as_svg_and_png_with_title_and_legend(browser: Browser, page: Path) -> None:
@@ -201,6 +230,29 @@ def test_sliders_move_numbers_warnings_and_the_command(browser: Browser, page: P
     assert browser.complaints == []
 
 
+@pytest.mark.parametrize("name", ["vit_b", "gpt2", "llama_1b", "tnt_b", "nystromformer_text"])
+def test_costs_on_the_page_are_those_of_the_record_to_the_last_unit(browser: Browser, page: Path, name: str) -> None:
+    """As `test_explorer` has it in node for every model: a browser of the reader's own computes the same."""
+    browser.open(page)
+    cases = turned(name)
+    found = browser.run(f"return {json.dumps(cases)}.map(dials => design(MODELS[{json.dumps(name)}], dials))")
+    for case, told in zip(cases, found, strict=True):
+        arch = built(name, case)
+        expected = [params(arch).total, params(arch).non_embedding, forward_flops(arch),
+                    training_bytes(arch, case["batch"], "amp", True)]  # fmt: skip
+        assert [told[key] for key in ("params", "non_embedding", "flops", "memory")] == expected, case
+        tokens, inner = arch.stages[editable(arch)[0]].tokens, case["heads"] * case["head_dim"]
+        assert told["log_kappa"] == pytest.approx(gaussian_log_kappa(tokens, inner).mean, rel=1e-12, abs=1e-12)
+
+
+def test_on_a_phone_a_claim_is_a_card_with_its_verdict_in_sight(browser: Browser, page: Path) -> None:
+    browser.open(page, width=360, height=740, phone=True)
+    found = browser.run("""return [...document.querySelectorAll(".cards tbody td .badge")].map(
+      badge => badge.getBoundingClientRect()).every(box => box.left >= 0 && box.right <= 360 && box.height > 10)""")
+    assert found
+    assert browser.run("return getComputedStyle(document.querySelector('.cards td'), '::before').content") == '"claim"'
+
+
 def test_every_model_can_be_chosen_and_starts_at_its_own_design(browser: Browser, page: Path) -> None:
     browser.open(page)
     found = browser.run(f"""const box = document.getElementById("x-model"), out = {{}};
@@ -209,6 +261,8 @@ def test_every_model_can_be_chosen_and_starts_at_its_own_design(browser: Browser
     assert len(found) > 15
     assert all(re.fullmatch(r"[\d.e+]+( [kMGTPE])?", costs["params"]) for costs in found.values()), json.dumps(found)
     assert found["gpt2"]["params"] == "124.44 M"
+    assert found["gpt2"]["non_embedding"] == "85.06 M"
+    assert "non_embedding" not in found["vit_b"]
     assert "kv" in found["gpt2"]
     assert "kv" not in found["bert_base"]
     assert browser.complaints == []

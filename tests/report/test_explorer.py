@@ -12,13 +12,12 @@ import pytest
 
 from manyheads.arch import zoo
 from manyheads.arch.count import forward_flops, head_layers, kv_bytes, params, training_bytes
+from manyheads.arch.families import nearest_neighbor
 from manyheads.arch.image import at_image
 from manyheads.arch.redesign import policy_of, redesign
 from manyheads.arch.spec import Arch, attentions, editable
 from manyheads.report.explorer import MODELS, Dial, dials, models, presets
 from manyheads.report.explorer_rules import pure
-
-pytestmark = pytest.mark.slow  # not yet timed on two quiet cores
 
 NODE = shutil.which("node")
 needs_node = pytest.mark.skipif(NODE is None, reason="node runs the page's JavaScript; not installed here")
@@ -51,8 +50,12 @@ def _near(dial: Dial, rng: random.Random) -> int:
 def built(name: str, design: dict[str, int], *, redesigned: bool = True) -> Arch:
     """The record of a design, checked as any other."""
     arch = zoo.get(name)
-    arch = at_image(arch, design["image"]) if "image" in design else redesign(arch, tokens=design["tokens"]) if hasattr(
-        arch.embed, "vocab") else arch  # fmt: skip
+    if "image" in design:
+        arch = at_image(arch, design["image"])
+    elif name == "nearest_neighbor":
+        arch = nearest_neighbor(tokens=design["tokens"])
+    else:
+        arch = redesign(arch, tokens=design["tokens"])
     if not redesigned:
         return arch
     op = attentions(arch.stages[editable(arch)[0]])[0]
@@ -62,14 +65,15 @@ def built(name: str, design: dict[str, int], *, redesigned: bool = True) -> Arch
 
 
 @needs_node
-@pytest.mark.parametrize("name", [name for name in MODELS if name != "nearest_neighbor"])
+@pytest.mark.parametrize("name", MODELS)
 def test_costs_are_those_of_the_record_to_the_last_unit(name: str) -> None:
     cases = turned(name)
     found = javascript(f"return {json.dumps(cases)}.map(dials => design(MODELS[{json.dumps(name)}], dials));", name)
     for case, told in zip(cases, found, strict=True):
         arch = built(name, case)
         expected = {
-            "params": params(arch).total, "flops": forward_flops(arch), "kv": kv_bytes(arch),
+            "params": params(arch).total, "non_embedding": params(arch).non_embedding, "flops": forward_flops(arch),
+            "kv": kv_bytes(arch),
             "memory": training_bytes(arch, case["batch"], "amp", True),
             "memory_fp32": training_bytes(arch, case["batch"], "fp32", False),
             "head_layers": head_layers(arch), "tokens": arch.stages[editable(arch)[0]].tokens,

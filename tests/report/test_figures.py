@@ -21,10 +21,9 @@ from manyheads.report.figures import figures
 from manyheads.report.gather import Section, gather
 from manyheads.report.page import write
 from manyheads.report.scale import Axis, log_ticks, ticks
+from manyheads.report.section import figure_name
 
 from .made import quick
-
-pytestmark = pytest.mark.slow  # not yet timed on two quiet cores
 
 BASE = vit(24, 4, 2, 12, 48, image=8, patch=4, channels=1, classes=10)
 
@@ -77,6 +76,41 @@ def test_the_papers_values_are_hollow_marks_beside_ours(tmp_path: Path) -> None:
     assert "Hollow" in figure.caption
 
 
+def test_what_the_paper_printed_for_larger_designs_is_not_drawn_at_the_size_of_ours(tmp_path: Path) -> None:
+    experiment = grid(L4_h2=0.55, L2_h8=0.6)
+    larger = tuple(replace(arm, arch=redesign(arm.arch, mlp_dim=96)) for arm in experiment.setting("small").arms)
+    settings = dict(experiment.settings) | {"paper": replace(experiment.setting("small"), arms=larger)}
+    found = {figure.chart.title: figure for figure in figures(made(tmp_path, replace(experiment, settings=settings)))}
+    assert sum(dot.hollow for dot in found["top1 over heads"].chart.dots) == 2  # of as many heads
+    assert not any(dot.hollow for dot in found["top1 against parameters"].chart.dots)
+    assert "The paper printed 55.0 % to 60.0 %, for designs of another size." in found["top1 against parameters"].caption
+
+
+def test_names_are_written_beside_marks_only_where_none_would_cover_another(tmp_path: Path) -> None:
+    setting = grid().setting("small")
+    apart = [arm for arm in setting.arms if arm.name in ("L4_h1", "L4_h2", "L2_h4")]
+    above = [*apart, replace(apart[0], name="again", recipe={"lr": 1.0})]
+    for arms, labels in ((apart, {"L4_h1", "L4_h2", "L2_h4"}), (above, {""})):
+        experiment = replace(grid(), settings={"small": replace(setting, arms=tuple(arms))}, comparisons=())
+        root = tmp_path / str(len(arms))
+        quick(root, experiment, "small", lambda spec: 0.5)
+        found = {figure.chart.title: figure for figure in figures(gather(root, {"grid": experiment}).sections[0])}
+        dots = found["top1 against parameters"].chart.dots
+        assert {dot.label for dot in dots if not dot.faint} == labels
+
+
+def test_figures_of_several_kinds_of_attention_have_names_of_their_own(tmp_path: Path) -> None:
+    """Files are named after them: one name for two would leave one file."""
+    section = made(tmp_path, grid())
+    for run in section.runs:
+        text = (run.path / "spectra.jsonl").read_text().replace('"head_correlation": null', '"head_correlation": 0.25')
+        (run.path / "spectra.jsonl").write_text(text + text.replace("softmax", "window"))
+    found = figures(gather(tmp_path, {"grid": grid()}).sections[0])
+    titles = [figure.chart.title for figure in found]
+    assert {"head correlation, softmax over steps", "head correlation, window over steps"} <= set(titles)
+    assert len({figure_name(figure, section) for figure in found}) == len(found)
+
+
 def test_values_of_another_setting_are_told_and_have_a_figure_of_their_own(tmp_path: Path) -> None:
     found = figures(made(tmp_path, grid(L4_h2=0.05, L2_h8=0.06, L2_h1=0.04, L2_h2=0.05), top1=0.7))
     first, last = found[0], found[-1]
@@ -104,7 +138,7 @@ def test_every_figure_and_table_is_a_file_with_the_same_numbers(tmp_path: Path) 
     assert len(rows) == len(section.arms)
     with (tmp_path / "assets" / "grid_small_top1_over_heads.csv").open(newline="") as file:
         numbers = list(csv.DictReader(file))
-    assert {"series": "depth 4", "kind": "printed", "heads": "2.0", "top1, %": "0.55", "error": ""} in numbers
+    assert {"series": "depth 4", "kind": "printed", "heads": "2.0", "top1": "0.55", "error": ""} in numbers
     for file in (tmp_path / "assets").glob("*.svg"):
         text = file.read_text()
         ElementTree.fromstring(text)
@@ -117,5 +151,7 @@ def test_axes_hold_all_values_and_their_ticks_are_round() -> None:
     assert Axis.over([0.0, 5.0], log=True).log is False
     assert Axis.over([3.0]).share(3.0) == 0.5
     assert ticks(0.0, 1.0) == [0.0, 0.2, 0.4, 0.6, 0.8, 1.0]
+    assert Axis.over([15.0, 30.0]).ticks(whole=True) == [15, 20, 25, 30]  # and no step 17.5
+    assert Axis.over([0.0, 1.0]).ticks(whole=True) == [0, 1]
     assert log_ticks(1.0, 100.0) == [1, 2, 5, 10, 20, 50, 100]
     assert all(math.isfinite(value) for value in log_ticks(1e-3, 1e9))

@@ -16,14 +16,14 @@ import pytest
 from manyheads.arch.errors import UserError
 from manyheads.experiments.demo import DEMO
 from manyheads.experiments.experiment import Experiment, specs
+from manyheads.experiments.registry import EXPERIMENTS
+from manyheads.report.figures import figures
 from manyheads.report.gather import gather
 from manyheads.report.page import write
 from manyheads.report.summary import conclusion, table
 from manyheads.runs import Run, RunSpec
 
-from .made import comparison, finish, many, put
-
-pytestmark = pytest.mark.slow  # not yet timed on two quiet cores
+from .made import comparison, finish, many, put, quick
 
 TOP1 = {"original": [0.850, 0.854, 0.846, 0.851], "lean": [0.848, 0.853, 0.846, 0.849],
         "depth_only": [0.800, 0.805, 0.795, 0.801], "split": [0.849, 0.850, 0.847, 0.852]}  # fmt: skip
@@ -91,10 +91,10 @@ def test_the_table_has_what_each_arm_reaches_costs_and_is(tmp_path: Path) -> Non
 def test_with_enough_seeds_the_claims_are_decided_by_the_rule(tmp_path: Path) -> None:
     _, text = made(tmp_path)
     assert "lean against original: top1 -0.1 points" in text
-    assert "lean against original: holds (L9" in text  # no worse than by the margin of one point
-    assert "lean against depth_only: holds (M1" in text
+    assert "lean against original: holds at scale small (L9" in text  # no worse than by the margin of one point
+    assert "lean against depth_only: holds at scale small (M1" in text
     assert "kappa x0.135 (95 % interval x0.135 to x0.135, 4 seeds): the interval does not contain 1" in text
-    assert "M2 fixed and split differ at equal depth within noise" in text
+    assert "M2 fixed and split differ at equal depth small: within noise" in text
     assert "budget: 1,000 steps of batch 64; task: Images fashion_mnist; seeds: 0, 1, 2, 3" in text
 
 
@@ -102,9 +102,9 @@ def test_two_seeds_decide_nothing_and_the_page_says_so(tmp_path: Path) -> None:
     _, text = made(tmp_path, "smoke")
     page = (tmp_path / "page.html").read_text()
     assert not re.search('class="badge (yes|no|noise|open)"', page)
-    assert page.count('class="badge smoke"') == 8  # four comparisons, among the claims and in their section
+    assert page.count('class="badge smoke"') == 12  # of four claims, of their comparisons, and of those in their section
     assert "2 seeds an arm allow hardly any claim" in text
-    assert "4 comparisons speak of 4 of 27 claims. at scale smoke, which claims nothing: 4." in text
+    assert "4 comparisons speak of 4 of 27 claims. At scale smoke, which claims nothing: 4." in text
     assert "demo smoke: claims nothing" in text
 
 
@@ -195,7 +195,7 @@ def test_runs_that_are_not_finished_are_shown_as_what_they_are(tmp_path: Path) -
     text = " ".join(" ".join(read(tmp_path / "page.html").text).split())
     assert "the loss of step 12 is <nan>" in text
     assert "1 failed" in text
-    assert "lean against original: nothing to compare." in text
+    assert "lean against original: nothing to compare in top1." in text
 
 
 def test_runs_of_no_experiment_are_grouped_by_what_they_are(tmp_path: Path) -> None:
@@ -218,6 +218,23 @@ def test_a_number_that_json_does_not_have_leaves_a_gap(tmp_path: Path) -> None:
     assert "nan" not in (tmp_path / "page.html").read_text().lower().replace("isnan", "")
 
 
+def test_every_experiment_of_both_papers_is_there_and_smoke_claims_nothing(tmp_path: Path) -> None:
+    tried = {name: one for name, one in EXPERIMENTS.items() if "smoke" in one.settings}
+    for experiment in tried.values():
+        quick(tmp_path / "runs", experiment, "smoke", lambda spec: 0.5 + 0.01 * (spec.label["order"] % 7))
+    found = write(tmp_path / "runs", tmp_path / "page.html")
+    assert found.problems == []
+    page = (tmp_path / "page.html").read_text()
+    headings = re.findall(r'<h2 id="s\d+">([a-z0-9_]+).*?<span class="tag">([^<]*)', page)
+    assert {name for name, _ in headings} == tried.keys()
+    assert {tag for _, tag in headings} == {"smoke: claims nothing"}
+    assert not re.search('class="badge (yes|no|noise|open)"', page)
+    for section in found.sections:
+        assert figures(section), section.title
+    read(tmp_path / "page.html")
+
+
+@pytest.mark.slow  # writes and reads 2,100 runs: 9 seconds of one core
 def test_thousands_of_runs_make_a_small_page_in_seconds(tmp_path: Path) -> None:
     many(tmp_path / "runs", specs(FOUR, "small")[0], arms=30, seeds=70)
     began = time.process_time()

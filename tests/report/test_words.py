@@ -8,14 +8,10 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
-
 from manyheads.report.page import write
 
 from .made import comparison
 from .test_page import FOUR, KNOWN, TOP1
-
-pytestmark = pytest.mark.slow  # not yet timed on two quiet cores
 
 ROOT = Path(__file__).resolve().parents[2]
 LIGHT = """

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import subprocess
 import sys
 import threading
-import time
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -17,33 +14,15 @@ import pytest
 
 from manyheads.arch.errors import UserError
 from manyheads.runs import Run, RunSpec
-from manyheads.sweep.job import Job
+from manyheads.sweep.job import Job, Outcome
 from manyheads.sweep.local import run
-from manyheads.sweep.view import Nobody, progress
+from manyheads.sweep.view import Nobody, progress, told
 
+from . import killing
+from .killing import begun, environment, measurements, trainer, wait_for
 from .tiny import jobs, tiny
 
-pytestmark = pytest.mark.slow  # not yet timed on two quiet cores
-
 LONG = 100_000  # steps: never finished in a test
-
-
-def measurements(path: Path) -> tuple[bytes, bytes]:
-    """What two equal runs have equal to the bit."""
-    return (path / "metrics.jsonl").read_bytes(), (path / "spectra.jsonl").read_bytes()
-
-
-def wait_for(true: Callable[[], bool], seconds: float = 60.0) -> None:
-    """Wait until something is so."""
-    deadline = time.monotonic() + seconds
-    while not true():
-        assert time.monotonic() < deadline, "it never came to be so"
-        time.sleep(0.02)
-
-
-def begun(job: Job, step: int = 6) -> bool:
-    """Whether a run has a checkpoint."""
-    return any((job.path / "checkpoint").glob("*")) and ((Run.open(job.path).status or {}).get("step") or 0) >= step
 
 
 def test_workers_and_this_process_give_the_same_numbers_to_the_bit(tmp_path: Path) -> None:
@@ -64,9 +43,9 @@ def test_workers_and_this_process_give_the_same_numbers_to_the_bit(tmp_path: Pat
 
 def test_finished_runs_are_skipped_and_left_as_they_are(tmp_path: Path) -> None:
     wanted = jobs(tmp_path, tiny())
-    run(wanted[:1], workers=1, device="cpu", look=Nobody())
+    run(wanted[:1], device="cpu", look=Nobody())
     before = {file: file.read_bytes() for file in wanted[0].path.rglob("*") if file.is_file()}
-    outcomes = run(wanted, workers=2, device="cpu", look=Nobody())
+    outcomes = run(wanted, device="cpu", look=Nobody())
     assert [outcome.fate for outcome in outcomes] == ["skipped", "done"]
     assert {file: file.read_bytes() for file in wanted[0].path.rglob("*") if file.is_file()} == before
 
@@ -86,26 +65,25 @@ def test_a_failed_run_stops_no_other_and_is_told(tmp_path: Path) -> None:
     assert outcomes[0].message in (tmp_path / "wild" / "log.txt").read_text()
 
 
-def test_a_worker_killed_with_minus_9_is_replaced_and_its_run_ends_as_if_nothing_had_been(tmp_path: Path) -> None:
-    quiet = jobs(tmp_path / "quiet", tiny(200, arms=1, checkpoint_every=40))
-    run(quiet, workers=1, device="cpu", look=Nobody())
-    killed = jobs(tmp_path / "killed", tiny(200, arms=1, checkpoint_every=40))
+def test_a_worker_killed_with_minus_9_is_replaced_and_its_run_ends_as_if_nothing_had_been(
+    tmp_path: Path, quiet: tuple[bytes, bytes]
+) -> None:
+    (job,) = killing.wanted(tmp_path)
     deaths: list[int] = []
 
     def kill() -> None:
-        wait_for(lambda: begun(killed[0]))
-        pid = json.loads((killed[0].path / "lock").read_text())["pid"]
-        os.kill(pid, signal.SIGKILL)
-        deaths.append(pid)
+        wait_for(lambda: begun(job))
+        deaths.append(trainer(job))
+        os.kill(deaths[0], signal.SIGKILL)
 
     killer = threading.Thread(target=kill)
     killer.start()
-    outcomes = run(killed, workers=1, device="cpu", look=Nobody())
+    (outcome,) = run([job], workers=1, device="cpu", look=Nobody())
     killer.join()
     assert len(deaths) == 1
-    assert [outcome.fate for outcome in outcomes] == ["done"]
-    assert measurements(killed[0].path) == measurements(quiet[0].path)
-    assert "going on from step" in (killed[0].path / "log.txt").read_text()
+    assert outcome.fate == "done", outcome.message
+    assert measurements(job.path) == quiet
+    assert "going on from step" in (job.path / "log.txt").read_text()
 
 
 SWEEP = """
@@ -123,17 +101,16 @@ except Interrupted as stop:
 
 def start(root: Path, steps: int) -> subprocess.Popen[str]:
     """A sweep in a process of its own."""
-    top = Path(__file__).resolve().parents[2]
-    env = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, [str(top), os.environ.get("PYTHONPATH", "")]))}
     command = [sys.executable, "-c", SWEEP, str(root), str(steps)]
-    return subprocess.Popen(command, text=True, stderr=subprocess.PIPE, env=env)
+    return subprocess.Popen(command, text=True, stderr=subprocess.PIPE, env=environment())
 
 
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+@pytest.mark.slow  # 13 s of CPU each: two workers and a process that starts them; a killed one is below
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)], ids=["SIGINT", "SIGTERM"])
 def test_asked_to_stop_it_saves_every_run_and_says_how_to_go_on(tmp_path: Path, number: int, code: int) -> None:
     sweep = start(tmp_path, LONG)
     wanted = jobs(tmp_path, tiny(LONG))
-    wait_for(lambda: all(job.path.exists() and begun(job) for job in wanted))
+    wait_for(lambda: all(begun(job) for job in wanted))
     sweep.send_signal(number)
     _, told = sweep.communicate(timeout=60)
     assert sweep.returncode == code, told
@@ -144,7 +121,7 @@ def test_asked_to_stop_it_saves_every_run_and_says_how_to_go_on(tmp_path: Path, 
 def test_workers_of_a_killed_sweep_save_and_stop(tmp_path: Path) -> None:
     sweep = start(tmp_path, LONG)
     wanted = jobs(tmp_path, tiny(LONG))
-    wait_for(lambda: all(job.path.exists() and begun(job) for job in wanted))
+    wait_for(lambda: all(begun(job) for job in wanted))
     sweep.kill()
     sweep.communicate(timeout=60)
     wait_for(lambda: [Run.open(job.path).state for job in wanted] == ["stopped", "stopped"])
@@ -163,12 +140,30 @@ def test_mistakes_are_told_before_the_first_run_starts(tmp_path: Path) -> None:
     assert Run.open(wanted[0].path).state == "new"
 
 
-def test_a_run_that_another_process_holds_is_reported_and_not_trained_twice(tmp_path: Path) -> None:
-    wanted = jobs(tmp_path, tiny(arms=1))
-    with Run.create(wanted[0].path, wanted[0].spec).locked():
-        outcomes = run(wanted, workers=1, device="cpu", look=Nobody())
-    assert outcomes[0].fate == "failed"
-    assert f"process {os.getpid()}" in outcomes[0].message
+@pytest.mark.parametrize("workers", [0, 1])
+def test_a_run_that_another_process_has_is_waited_for_and_not_trained_twice(
+    tmp_path: Path, workers: int, capfd: pytest.CaptureFixture[str]
+) -> None:
+    (job,) = jobs(tmp_path, tiny(arms=1))
+    elsewhere = Run.create(job.path, job.spec)
+    heard: list[str] = []
+
+    def finish() -> None:
+        with elsewhere.locked():
+            started.set()
+            wait_for(lambda: heard.append(capfd.readouterr().err) or "waiting until it ends" in "".join(heard))
+            elsewhere.finish({"better": ["top1", "up"], "score": {"top1": 0.5}})
+
+    started = threading.Event()
+    other = threading.Thread(target=finish)
+    other.start()
+    started.wait()
+    (outcome,) = run([job], workers=workers, device="cpu", look=Nobody())
+    other.join()
+    assert f"{job.path} is in use by another process" in "".join(heard)
+    assert outcome.fate == "done"
+    assert Run.open(job.path).result == {"better": ["top1", "up"], "score": {"top1": 0.5}}
+    assert not (job.path / "metrics.jsonl").exists()
 
 
 def test_progress_is_read_from_the_status_alone(tmp_path: Path) -> None:
@@ -177,3 +172,13 @@ def test_progress_is_read_from_the_status_alone(tmp_path: Path) -> None:
     assert progress(job) == (0.0, "")
     made.write_status(state="running", step=3, total=12, progress=0.25)
     assert progress(job) == (0.25, "step 3/12")
+
+
+@pytest.mark.parametrize(("steps", "doing"), [(12, "training"), (0, "measuring")])
+def test_a_finished_run_is_told_in_a_line(tmp_path: Path, steps: int, doing: str) -> None:
+    (job,) = jobs(tmp_path, tiny(arms=1))
+    result = {"better": ["top1", "up"], "score": {"top1": 0.25}, "steps": steps, "timing": {"seconds": 3.4}}
+    Run.create(job.path, job.spec).finish(result)
+    assert told(Outcome(job, "done")) == f"demo-smoke/original-s0: done, top1 0.25, 3 s of {doing}"
+    assert told(Outcome(job, "skipped")) == "demo-smoke/original-s0: finished before, skipped"
+    assert told(Outcome(job, "failed", "why")) == "demo-smoke/original-s0: failed: why"

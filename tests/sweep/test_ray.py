@@ -36,8 +36,6 @@ from .killing import (
     wanted,
 )
 
-pytestmark = pytest.mark.slow  # not yet timed on two quiet cores
-
 LONG = 100_000  # steps: never finished in a test
 DRIVER = """
 import sys
@@ -122,7 +120,7 @@ def test_a_killed_driver_is_started_again_and_no_number_changes(
     assert [again.fate for again in run([job], look=Nobody())] == ["skipped"]
 
 
-@pytest.mark.slow
+@pytest.mark.slow  # 13 s of CPU for what the other executors show, too
 def test_a_failed_run_stops_no_other_and_is_told(tmp_path: Path, ray: Any) -> None:
     good = wanted(tmp_path)[0]
     elsewhere = RunSpec(good.spec.arch, {"is": "Images", "data": "fashion_mnist_full"}, good.spec.recipe, 0)
@@ -150,8 +148,8 @@ def test_without_ray_it_says_what_to_install(tmp_path: Path, monkeypatch: pytest
     assert Run.open(wanted(tmp_path)[0].path).state == "new"
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGKILL])
+@pytest.mark.slow  # 16 s of CPU each: a cluster of its own
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGKILL], ids=lambda number: number.name)
 def test_a_driver_with_a_cluster_of_its_own_saves_and_leaves_nothing_behind(
     tmp_path: Path, place: Path, number: signal.Signals
 ) -> None:

@@ -20,8 +20,6 @@ from manyheads.sweep.view import Nobody
 from .killing import begun, environment, measurements, name, parent, trainer, undisturbed, wait_for, wanted
 from .pretend_slurm import install, submitted
 
-pytestmark = pytest.mark.slow  # not yet timed on two quiet cores
-
 DRIVER = """
 import sys
 from pathlib import Path
@@ -67,6 +65,8 @@ def test_mistakes_are_told_before_anything_is_submitted(tmp_path: Path, monkeypa
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(UserError, match="there is no Slurm on this machine"):
         run(wanted(tmp_path / "runs"), tmp_path / ".slurm", look=Nobody())
+    with pytest.raises(UserError, match="cluster moon: write slurm, or local"):
+        run(wanted(tmp_path / "runs"), tmp_path / ".slurm", cluster="moon", look=Nobody())
     with pytest.raises(UserError, match=r"not submitit's.*portition"):
         run(wanted(tmp_path / "runs"), tmp_path / ".slurm", cluster="local", options={"portition": "gpu"}, look=Nobody())
     with pytest.raises(UserError, match="write 1 or more"):
@@ -77,7 +77,7 @@ def test_mistakes_are_told_before_anything_is_submitted(tmp_path: Path, monkeypa
     assert not (tmp_path / "runs").exists()
 
 
-@pytest.mark.slow
+@pytest.mark.slow  # 20 s of CPU: five processes that each load PyTorch
 def test_a_driver_that_ends_leaves_its_jobs_and_the_next_one_finds_them(tmp_path: Path) -> None:
     quiet = undisturbed(wanted(tmp_path / "quiet", arms=2))
     both = wanted(tmp_path / "runs", arms=2)
@@ -99,7 +99,7 @@ def test_a_driver_that_ends_leaves_its_jobs_and_the_next_one_finds_them(tmp_path
     assert "#SBATCH --signal=USR2@" in script
 
 
-@pytest.mark.slow
+@pytest.mark.slow  # 30 s of CPU: six processes that each load PyTorch
 def test_a_preempted_job_is_queued_again_and_a_cancelled_one_is_told(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

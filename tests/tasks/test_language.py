@@ -246,6 +246,6 @@ def test_recipes_say_what_the_originals_do() -> None:
     ramp = crammed()  # min(1/4 + t, 4 (1 - t)) over the budget
     for t in (0.0, 0.3, 0.75, 0.9, 1.0):
         assert factor(ramp.schedule, t) == pytest.approx(min(0.25 + t, 4 * (1 - t)))
-    assert (ramp.basis.kind, ramp.batch // ramp.accumulate) == ("seconds", 128)
+    assert (ramp.basis.kind, ramp.batch, ramp.rows, ramp.ramp) == ("seconds", 8192, 128, 0.6)
     tuned = glue()
     assert (tuned.batch, tuned.basis.amount, tuned.lr, tuned.rates.dropout) == (16, 5, 4e-5, 0.1)

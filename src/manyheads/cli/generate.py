@@ -11,7 +11,7 @@ import typer
 
 from manyheads.arch.errors import UserError
 
-from .numbers import millions, size
+from .numbers import parameters, size
 
 if TYPE_CHECKING:
     from manyheads.data.text.vocabulary import Vocabulary
@@ -68,8 +68,8 @@ def generate(
         return
     print("\n\n".join(texts))
     cache = "no cache" if no_cache else f"a cache of {size(found.cache_bytes)}"
-    print(f"\n{found.new} tokens, {1000 * each:.1f} ms each, {cache}; {millions(count.total)} parameters, of them "
-          f"{millions(count.non_embedding)} in the layers", file=sys.stderr)  # fmt: skip
+    print(f"\n{found.new} tokens, {1000 * each:.1f} ms each, {cache}; parameters: "
+          f"{parameters(count.total, count.non_embedding)}", file=sys.stderr)  # fmt: skip
 
 
 def _tokenizer(folder: Path, given: str | None, root: Path, vocab: int) -> Vocabulary:

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from manyheads.arch.errors import UserError
+
+if TYPE_CHECKING:
+    from manyheads.arch.spec import Arch
 
 
 def millions(count: float) -> str:
@@ -12,6 +16,19 @@ def millions(count: float) -> str:
     if count >= 1e9:
         return f"{count / 1e9:.3f} B"
     return f"{count / 1e6:.2f} M" if count >= 1e6 else f"{count / 1e3:.1f} k"
+
+
+def in_layers(arch: Arch) -> int | None:
+    """Non-embedding parameters of a model that reads tokens, to stand beside its total; None of any other model."""
+    from manyheads.arch.params import params
+    from manyheads.arch.parts import Token
+
+    return params(arch).non_embedding if isinstance(arch.embed, Token) else None
+
+
+def parameters(total: int, layers: int | None) -> str:
+    """A total, and beside it what a language model has without its tables of the vocabulary and positions."""
+    return millions(total) if layers is None else f"{millions(total)}, of them {millions(layers)} in the layers"
 
 
 def operations(count: float) -> str:

@@ -26,7 +26,8 @@ def report(
         show(section)
     claims(found.sections)
     if found.problems:
-        print(f"\n{len(found.problems)} folders cannot be read:")
+        count = len(found.problems)
+        print(f"\n{count} folder{'s' * (count > 1)} cannot be read:")
         for problem in found.problems:
             print(f"- {problem.problem}")
     if assets is not None:

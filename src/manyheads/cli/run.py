@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import sys
 from collections import Counter
 from collections.abc import Sequence
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from manyheads.sweep.plan import Plan
 
 EXECUTORS = ("process", "processes", "ray", "slurm")
+DEVICE = re.compile(r"cpu|cuda(:[0-9]+)?")
 
 
 def run(
@@ -39,19 +41,14 @@ def run(
     quiet: Annotated[bool, typer.Option("--quiet", help="No progress, only the last lines.")] = False,
 ) -> None:  # fmt: skip
     """Run an experiment; again, it goes on: finished runs are skipped, killed ones resumed."""
-    if executor not in EXECUTORS:
-        raise UserError(f"--executor {executor}{nearest(executor, EXECUTORS)}; write one of {', '.join(EXECUTORS)}")
-    if executor == "process" and workers:
-        raise UserError(f"--executor process --workers {workers}: one process works alone; write --executor processes")
-    if slurm and executor != "slurm":
-        raise UserError(f"--slurm {slurm[0]} belongs to --executor slurm; write that too, or leave it out")
+    _check(executor, workers, threads, device, slurm)
     from manyheads.sweep.plan import commands, plan
 
     wanted = plan(experiment, scale, out, arms=_names(arms), seeds=_seeds(seeds))
     if dry_run:
         from .run_forecast import show
 
-        beside = workers or (1 if executor == "process" else 2)
+        beside = 1 if executor == "process" else 2 if workers is None else max(1, workers)
         show(wanted, experiment == "all", beside, device, threads, tflops, data_root)
         return
     wanted.share()
@@ -67,6 +64,23 @@ def run(
     if why:
         print(why, file=sys.stderr)
         raise typer.Exit(1)
+
+
+def _check(executor: str, workers: int | None, threads: int, device: str | None, slurm: list[str] | None) -> None:
+    """Refuse what no experiment can be run with."""
+    if executor not in EXECUTORS:
+        raise UserError(f"--executor {executor}{nearest(executor, EXECUTORS)}; write one of {', '.join(EXECUTORS)}")
+    if executor == "process" and workers:
+        raise UserError(f"--executor process --workers {workers}: one process works alone; write --executor processes")
+    least = 1 if executor in ("ray", "slurm") else 0  # of worker processes none is this process
+    if workers is not None and workers < least:
+        raise UserError(f"--workers {workers}: write {least} or more")
+    if threads < 1:
+        raise UserError(f"--threads {threads}: write 1 or more")
+    if device is not None and not DEVICE.fullmatch(device):
+        raise UserError(f"--device {device}: write cpu, cuda or cuda:1")
+    if slurm and executor != "slurm":
+        raise UserError(f"--slurm {slurm[0]} belongs to --executor slurm; write that too, or leave it out")
 
 
 def _phases(

@@ -42,13 +42,15 @@ def show(
     console = Console(highlight=False)
     console.print(table)
     left = [each for each in found if not each.done]
-    beside = sum(sorted((each.memory or 0.0 for each in left), reverse=True)[:workers])
-    console.print(f"\nNumbers are of one run, the largest in its row. {len(found)} runs, {len(found) - len(left)} done; "
-                  f"the rest: about {duration(wall(left, workers))} with {workers} side by side, at most {size(beside)} of "
-                  "tensors.", soft_wrap=True)  # fmt: skip
     unknown = sum(each.seconds is None for each in left)
+    told = f"{len(found)} runs, {len(found) - len(left)} done"
+    if len(left) > unknown:
+        beside = sum(sorted((each.memory or 0.0 for each in left), reverse=True)[:workers])
+        told += f"; the rest: about {duration(wall(left, workers))} with {workers} side by side, at most {size(beside)} in"
+        told += " tensors"
+    console.print(f"\nNumbers are of one run, the largest in its row. {told}.", soft_wrap=True)
     if unknown:
-        console.print(f"Not in it: {unknown} runs of unknown length, measurements or epochs of data that is not here.",
+        console.print(f"Of unknown length: {unknown} runs, measurements or epochs of data that is not here.",
                       soft_wrap=True)  # fmt: skip
 
 

@@ -13,6 +13,8 @@ import typer
 
 from manyheads.arch.errors import UserError
 
+from .numbers import in_layers, millions
+
 if TYPE_CHECKING:
     from manyheads.runs import Found
 
@@ -25,7 +27,7 @@ def runs(
     root: Annotated[Path, typer.Argument(help="Folder to look in, at any depth.")] = Path("runs"),
     as_json: Annotated[bool, typer.Option("--json", help="For machines.")] = False,
 ) -> None:
-    """List run folders: state, arm, steps, result. Damaged and foreign ones are listed with what is wrong."""
+    """List run folders: state, arm, parameters, steps, result. Damaged and foreign ones are listed with what is wrong."""
     from manyheads.runs import find
 
     if not os.path.isdir(root):
@@ -38,11 +40,14 @@ def runs(
 
 
 def _row(found: Found, root: Path) -> dict[str, Any]:
+    from manyheads.arch.params import params
+
     status, spec = found.status or {}, found.spec
     metric, value = headline(found.result)
     return {
         "path": str(found.path), "name": os.path.relpath(found.path, root), "state": found.state,
         "label": spec.label if spec else {}, "family": spec.arch.family if spec else None,
+        "params": params(spec.arch).total if spec else None, "non_embedding": in_layers(spec.arch) if spec else None,
         "seed": spec.seed if spec else None, "step": _number(status.get("step")), "total": _number(status.get("total")),
         "progress": _number(status.get("progress")), "metric": metric, "value": value,
         "updated": status.get("updated"), "message": str(status.get("message") or ""), "problem": found.problem,
@@ -72,12 +77,16 @@ def _print(rows: list[dict[str, Any]], root: Path) -> None:
         return
     table = Table(box=None, header_style="bold", pad_edge=False)
     table.add_column("run", overflow="fold", min_width=20)
-    for title in ("state", "arm", "step", "result", "updated"):
-        table.add_column(title, justify="right" if title == "step" else "left", no_wrap=True, overflow="ellipsis")
+    language = any(row["non_embedding"] is not None for row in rows)
+    sizes = ("parameters", "in layers") if language else ("parameters",)
+    for title in ("state", "arm", "step", "result", *sizes, "updated"):
+        right = title in ("step", *sizes)
+        table.add_column(title, justify="right" if right else "left", no_wrap=True, overflow="ellipsis")
     now = datetime.now(UTC)
     for row in rows:
         arm = row["label"].get("arm") or row["family"] or ""
-        cells = (row["name"], row["state"], str(arm), _steps(row), _score(row), _ago(row["updated"], now))
+        cells = (row["name"], row["state"], str(arm), _steps(row), _score(row),
+                 *(_size(row[name]) for name in ("params", "non_embedding")[: len(sizes)]), _ago(row["updated"], now))
         table.add_row(*(Text(_clean(cell), style=COLOURS[row["state"]] if i == 1 else "") for i, cell in enumerate(cells)))
     console.print(table)
     for row in rows:
@@ -99,6 +108,10 @@ def _steps(row: dict[str, Any]) -> str:
 
 def _score(row: dict[str, Any]) -> str:
     return "" if row["value"] is None else f"{row['metric']} {row['value']:.4g}"
+
+
+def _size(count: int | None) -> str:
+    return "" if count is None else millions(count)
 
 
 def _ago(updated: Any, now: datetime) -> str:

@@ -18,7 +18,7 @@ from manyheads.arch.redesign import policy_of, redesign
 from manyheads.arch.spec import Arch, attentions, editable
 from manyheads.interop.names import resolve
 
-from .numbers import each, millions, operations, size, whole_numbers
+from .numbers import each, in_layers, millions, operations, size, whole_numbers
 
 Numbers = Annotated[str | None, typer.Option(help="A whole number; for staged families one per stage, as 1,1,5,1.")]
 
@@ -56,8 +56,9 @@ def shape(
         report["redesign"] = describe(lean)
         report["policy"] = policy_of(original, lean)
         if arms:
-            report["controls"] = {name: {"params": params(c.arch).total, "matches": c.matches, "residual": c.residual,
-                                         "same_as": c.same_as, "arch": record.to_dict(c.arch)}
+            report["controls"] = {name: {"params": params(c.arch).total, "non_embedding": in_layers(c.arch),
+                                         "matches": c.matches, "residual": c.residual, "same_as": c.same_as,
+                                         "arch": record.to_dict(c.arch)}
                                   for name, c in controls(original, lean).items()}
     if as_json:
         print(json.dumps(report))
@@ -123,11 +124,13 @@ def _print(model: str, report: dict[str, Any]) -> None:
         console.print(f"\npolicy: [bold]{report['policy']}[/]  {POLICIES[report['policy']]}", highlight=False)
     if "controls" in report:
         arms = Table(box=None, header_style="bold", pad_edge=False)
-        for title in ("control", "parameters", "matches", "residual"):
-            arms.add_column(title, justify="right" if title in ("parameters", "residual") else "left")
+        language = any(arm["non_embedding"] is not None for arm in report["controls"].values())
+        for title in ("control", "parameters", *(["non-embedding"] if language else []), "matches", "residual"):
+            arms.add_column(title, justify="left" if title in ("control", "matches") else "right")
         for name, arm in report["controls"].items():
             match = f"{arm['matches']}; the same model as {arm['same_as']}" if arm["same_as"] else arm["matches"]
-            arms.add_row(name, millions(arm["params"]), match, f"{arm['residual']:+.2%}")
+            layers = [millions(arm["non_embedding"])] if language else []
+            arms.add_row(name, millions(arm["params"]), *layers, match, f"{arm['residual']:+.2%}")
         console.print()
         console.print(arms)
 

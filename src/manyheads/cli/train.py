@@ -13,7 +13,7 @@ import typer
 
 from manyheads.arch.errors import UserError, nearest
 
-from .numbers import millions, size
+from .numbers import in_layers, parameters, size
 
 IMAGENET = 1_281_167  # training images, the epoch of the named recipes
 
@@ -28,6 +28,7 @@ def train(
     batch: Annotated[int | None, typer.Option(help="Samples of a step, over all processes.")] = None,
     lr: Annotated[float | None, typer.Option(help="Highest learning rate.")] = None,
     settings: Annotated[list[str] | None, typer.Option("--set", help="Another field: recipe.clip=0, task.limit=9.")] = None,
+    weights: Annotated[Path | None, typer.Option(help="To fine-tune: a finished run, or a saved model's folder.")] = None,
     seed: Annotated[int, typer.Option(help="Of initial weights, data order and augmentation.")] = 0,
     out: Annotated[Path | None, typer.Option(help="The run folder. Default: runs/MODEL-sSEED.")] = None,
     resume: Annotated[Path | None, typer.Option(help="Go on with this run folder; nothing else is needed.")] = None,
@@ -48,7 +49,7 @@ def train(
             raise UserError(f"--resume {resume} holds its own model, task and recipe; leave out all that belongs to them")
         from manyheads.runs import Run
 
-        _train(Run.open(resume), device, parallel, data_root, quiet, tensorboard)
+        _train(Run.open(resume), device, parallel, data_root, quiet, tensorboard, _saved(weights))
         return
     if model is None:
         raise UserError("no model was given; write a name, such as `manyheads train demo:lean`, or --resume FOLDER")
@@ -58,6 +59,11 @@ def train(
         if value is not None:
             fields[name] = value
     _set(settings or [], {"recipe": fields, "task": chosen})
+    source = _saved(weights)
+    if source is not None:
+        from manyheads.train.start import weights_digest
+
+        chosen["weights"] = weights_digest(source)
     from manyheads import tasks
     from manyheads.train.recipe import Recipe
 
@@ -68,13 +74,25 @@ def train(
                   parallel, data_root)  # fmt: skip
         return
     from manyheads.runs import Run, RunSpec
+    from manyheads.train.start import named
 
+    named(made)
     folder = out or Path("runs") / f"{re.sub(r'[^A-Za-z0-9_.]+', '_', Path(model).name)}-s{seed}"
     run = Run.create(folder, RunSpec(arch, tasks.to_dict(made), plan.to_dict(), seed))
-    _train(run, device, parallel, data_root, quiet, tensorboard)
+    _train(run, device, parallel, data_root, quiet, tensorboard, source)
 
 
-def _train(run: Any, device: str | None, parallel: str | None, root: Path | None, quiet: bool, events: bool) -> None:
+def _saved(given: Path | None) -> Path | None:
+    """The folder of a saved model: the one given, or the one inside the run given."""
+    if given is None:
+        return None
+    folder = Path(str(given).removeprefix("run:"))
+    return folder / "model" if (folder / "model").is_dir() else folder
+
+
+def _train(
+    run: Any, device: str | None, parallel: str | None, root: Path | None, quiet: bool, events: bool, weights: Path | None
+) -> None:
     from manyheads.train.loop import train as trained
     from manyheads.train.stop import Stopped
 
@@ -84,15 +102,17 @@ def _train(run: Any, device: str | None, parallel: str | None, root: Path | None
         print(f"{run.path} is finished", file=sys.stderr)
     kind = cast(Any, parallel or ("ddp" if many else "none"))
     try:
-        result = trained(run, device=device, parallel=kind, root=root, quiet=quiet, events=events)
+        result = trained(run, device=device, parallel=kind, root=root, quiet=quiet, events=events, weights=weights)
     except Stopped as stop:
         if first:
             print(f"manyheads: {stop}", file=sys.stderr)
         raise typer.Exit(stop.code) from None
     if first:
         metric, timing, best = result["better"][0], result["timing"], result["best"]
+        layers = in_layers(run.spec.arch)
+        told = "" if layers is None else f"; parameters: {parameters(result['params'], layers)}"
         print(f"{metric} {result['score'][metric]:.4g} after {result['steps']:,} steps (best {best[metric]:.4g} at "
-              f"{best['step']:,}), {timing['seconds']:.0f} s at {timing['rate']:,.0f} {timing['unit']}: {run.path}")
+              f"{best['step']:,}), {timing['seconds']:.0f} s at {timing['rate']:,.0f} {timing['unit']}{told}: {run.path}")
 
 
 def _model(name: str) -> Any:
@@ -219,7 +239,7 @@ def _estimate(
         samples = task.open(torch.device("cpu"), 0, recipe.batch, root=root).samples
     kind = cast(Any, parallel or "ddp")
     found = estimate(arch, recipe, samples=samples, gpus=gpus, device_tflops=tflops, utilisation=share, parallel=kind)
-    rows = [("parameters", millions(found.params))]
+    rows = [("parameters", parameters(found.params, in_layers(arch)))]
     if found.steps is not None and found.samples is not None and found.flops is not None:
         rows += [("steps", f"{found.steps:,}"), ("samples", f"{found.samples:,}"), ("FLOPs", count(found.flops))]
     rows += [

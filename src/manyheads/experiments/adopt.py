@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from manyheads.arch.errors import UserError
 from manyheads.runs import Run, RunSpec, find
 
 from .experiment import folder
@@ -40,8 +41,11 @@ def adopt(root: Path, planned: Sequence[RunSpec]) -> list[Path]:
 
 
 def _begun(target: Path) -> bool:
-    """Whether somebody trains there, or has: what a killed `adopt` left does not count."""
+    """Whether somebody trains there, or has: what a killed `adopt` left does not count. A damaged folder is left alone."""
     if not (target / "spec.json").is_file():
         return False
-    run = Run.open(target)
+    try:
+        run = Run.open(target)
+    except UserError:
+        return True
     return run.state in ("done", "running") or run.checkpoints.exists()

@@ -38,11 +38,11 @@ FIRST: dict[str, tuple[str, str]] = {
 
 
 class Catalogue(Mapping[str, Experiment]):
-    """Experiments by name, in their order: some at hand, the others made when they are asked for."""
+    """Experiments by name, in their order: first those that are made when they are asked for, then those at hand."""
 
     def __init__(self, at_hand: Mapping[str, Experiment], homes: Mapping[str, tuple[str, str]]) -> None:
         self._made, self._homes = dict(at_hand), homes
-        self._names = [*at_hand, *(name for name in homes if name not in at_hand)]
+        self._names = [*(name for name in homes if name not in at_hand), *at_hand]
 
     def __getitem__(self, name: str) -> Experiment:
         if name not in self._made:

@@ -2,7 +2,7 @@
 
 A folder holds `config.json` (model_type `manyheads`, the record under `arch`) and `model.safetensors`. `export` writes one
 from any built module; AutoModelForCausalLM, -MaskedLM, -ImageClassification and -SequenceClassification read it, train it
-under the Trainer (labels give a loss) and save it again. Generation runs without a KV cache.
+under the Trainer (labels give a loss) and save it again. `generate` keeps keys and values in transformers' own caches.
 """
 
 from __future__ import annotations
@@ -18,12 +18,16 @@ from manyheads.arch import record
 from manyheads.arch.errors import UserError
 from manyheads.arch.parts import Classify, Coordinates, Lm, Masked, Pair, Token
 from manyheads.arch.spec import Arch
+from manyheads.data.text.vocabulary import Vocabulary
 from manyheads.models.build import build
+from manyheads.models.generate import positions
 from manyheads.nn.rates import Rates
 
 from .extras import needed
+from .hf_cache import Past
 from .hf_configuration import ManyheadsConfig
 from .hf_loss import classes_loss, tokens_loss
+from .hf_tokenizer import save_tokenizer
 
 transformers: Any = needed("transformers", "hf")
 outputs: Any = needed("transformers.modeling_outputs", "hf")
@@ -118,17 +122,25 @@ class ManyheadsModel(ManyheadsPreTrained):
 
 
 class ManyheadsForCausalLM(ManyheadsPreTrained, transformers.GenerationMixin):
-    """Next-token prediction. Each step of `generate` reads the whole sequence again: there is no KV cache here."""
+    """Next-token prediction. With a cache (`generate` brings one; `use_cache=True` makes one) only new tokens are read."""
 
     heads = (Lm,)
-    _is_stateful = True  # tells `generate` to make no cache
 
     def forward(self, input_ids: Tensor, attention_mask: Tensor | None = None, labels: Tensor | None = None,
-                logits_to_keep: int = 0, num_items_in_batch: Any = None, **_: Any) -> Any:
+                past_key_values: Any = None, use_cache: bool | None = None, logits_to_keep: int = 0,
+                num_items_in_batch: Any = None, **_: Any) -> Any:
         mask = _mask(attention_mask)
-        logits = self.model(input_ids) if mask is None else self._padded(input_ids, mask)
+        if past_key_values is None and use_cache:
+            past_key_values = transformers.DynamicCache(config=self.config)
+        if past_key_values is not None:
+            past = Past(past_key_values, len(self.model.blocks), input_ids, mask, positions(self.model.arch))
+            x = self.model.features(input_ids, cache=past)
+            logits = self.model.head(x[:, -logits_to_keep:] if logits_to_keep else x, self.model.embed.vocab.weight)
+        else:
+            logits = self.model(input_ids) if mask is None else self._padded(input_ids, mask)
+            logits = logits[:, -logits_to_keep:] if logits_to_keep else logits
         loss = None if labels is None else tokens_loss(logits[:, :-1], labels[:, 1:], num_items_in_batch)
-        return outputs.CausalLMOutput(loss=loss, logits=logits[:, -logits_to_keep:] if logits_to_keep else logits)
+        return outputs.CausalLMOutputWithPast(loss=loss, logits=logits, past_key_values=past_key_values)
 
     def _padded(self, ids: Tensor, mask: Tensor) -> Tensor:
         """Logits of padded sequences. Padding in front is turned to the end, so that the first real token has the first
@@ -140,10 +152,16 @@ class ManyheadsForCausalLM(ManyheadsPreTrained, transformers.GenerationMixin):
         return logits.take_along_dim(back[..., None], dim=1)
 
     def prepare_inputs_for_generation(
-        self, input_ids: Tensor, attention_mask: Tensor | None = None, **_: Any
+        self, input_ids: Tensor, attention_mask: Tensor | None = None, past_key_values: Any = None,
+        use_cache: bool | None = None, **_: Any,
     ) -> dict[str, Any]:
-        """The whole sequence, at every step."""
-        return {"input_ids": input_ids, "attention_mask": attention_mask}
+        """The tokens that the cache does not hold; without one the whole sequence, at every step."""
+        given = {"input_ids": input_ids, "attention_mask": attention_mask, "logits_to_keep": 1}
+        if past_key_values is None:
+            return given | {"use_cache": use_cache}
+        whole = input_ids if attention_mask is None else attention_mask  # the ids may be the new ones alone
+        new = max(1, whole.shape[1] - int(past_key_values.get_seq_length()))
+        return given | {"input_ids": input_ids[:, -new:], "past_key_values": past_key_values}
 
 
 class ManyheadsForMaskedLM(ManyheadsPreTrained):
@@ -216,15 +234,22 @@ def wrap(model: nn.Module) -> ManyheadsPreTrained:
         made = class_for(arch)(ManyheadsConfig(arch=arch))
     made.model = model
     if made.can_generate():
-        made.generation_config = transformers.GenerationConfig(use_cache=False)
+        made.generation_config = transformers.GenerationConfig(use_cache=True)
     return made
 
 
-def export(model: nn.Module | Arch, folder: Path | str, *, seed: int | None = None) -> Path:
-    """Write a built module, or a record with initial weights, as a folder that `from_pretrained` reads."""
-    made = build(model, seed=seed) if isinstance(model, Arch) else model
+def export(
+    model: nn.Module | Arch, folder: Path | str, *, seed: int | None = None, tokenizer: Vocabulary | None = None
+) -> Path:
+    """Write a built module, or a record with initial weights, as a folder that `from_pretrained` reads; with `tokenizer`
+    (`data.text.corpora.tokenizer` gives that of a run's data) AutoTokenizer and evaluation harnesses read it, too."""
+    made = wrap(build(model, seed=seed) if isinstance(model, Arch) else model)
     try:
-        wrap(made).save_pretrained(folder)
+        if tokenizer is not None:
+            known = save_tokenizer(tokenizer, made.model.arch, folder)
+            if made.can_generate():
+                made.generation_config.update(**known)
+        made.save_pretrained(folder)
     except OSError as error:
         raise UserError(f"{folder} cannot be written: {error.strerror or error}") from None
     return Path(folder)

@@ -28,7 +28,7 @@ class ManyheadsConfig(transformers.PretrainedConfig):
         self.rates = dict(rates or {})
         if made is not None:
             kwargs = _usual(made, kwargs)
-        super().__init__(**({"tie_word_embeddings": False, "use_cache": False} | kwargs))
+        super().__init__(**({"tie_word_embeddings": False, "use_cache": True} | kwargs))
 
     def record(self) -> Arch:
         """The architecture, with as many classes as there are labels."""

@@ -56,7 +56,9 @@ class Llama(nn.Module):
     def continued(self, ids: Int[Tensor, "batch tokens"], cache: Cache) -> Float[Tensor, "batch tokens width"]:
         """The tokens that follow what `cache` holds, after the last block; the cache is given their keys and values."""
         x = self.drop(self.embed(ids))
-        tables = [rotary.table[cache.places(ids)] for rotary in self.rotary]
+        places = cache.places(ids)
+        places = places if places.ndim == 1 else places[:, None]  # of each row its own: the same for all heads
+        tables = [rotary.table[places] for rotary in self.rotary]
         for block, i, kept in zip(self.blocks, self.turns, cache.layers, strict=True):
             x = block(x, None, tables[i], kept)
         return x

@@ -13,7 +13,7 @@ from manyheads.experiments.experiment import Experiment
 from .chart import Figure, numbers
 from .figures import figures
 from .gather import Gathered
-from .ledger import claims_table, ledger, unspoken
+from .ledger import claims_table, evidence_table, ledger, unspoken
 from .section import arms_table, comparisons_table, figure_name, runs_table
 from .style import BACK, INK, sheet
 from .svg import HEIGHT, WIDTH, inside, mark
@@ -34,7 +34,7 @@ def save(found: Gathered, folder: Path, experiments: Mapping[str, Experiment]) -
 
 def _save(found: Gathered, folder: Path, experiments: Mapping[str, Experiment]) -> Iterator[Path]:
     entries = ledger(found.sections)
-    tables: list[Table] = [claims_table(entries), unspoken(entries, experiments)]
+    tables: list[Table] = [claims_table(entries), evidence_table(entries), unspoken(entries, experiments)]
     for section in found.sections:
         tables += [arms_table(section), comparisons_table(section), runs_table(section, folder)]
         for figure in figures(section):

@@ -41,7 +41,7 @@ class Dot:
 @dataclass(frozen=True)
 class Chart:
     """What is drawn, and what its axes are. `show_x` and `show_y` write a number at a tick; `ticks_x` are all values of x
-    where they are few. `keys` names the series where these are not the arms of the section."""
+    where they are few; with `whole_x` they count steps or layers. `keys` names the series where these are not the arms."""
 
     title: str
     x: str
@@ -51,6 +51,7 @@ class Chart:
     log_x: bool = False
     log_y: bool = False
     ticks_x: Sequence[float] = ()
+    whole_x: bool = False
     keys: Sequence[str] = ()
     show_x: Callable[[float], str] = field(default=lambda value: f"{value:g}")
     show_y: Callable[[float], str] = field(default=lambda value: f"{value:g}")
@@ -74,9 +75,9 @@ def thin(points: Sequence[Point], limit: int) -> list[Point]:
 
 
 def numbers(figure: Figure) -> list[list[str]]:
-    """The numbers of a figure, one row a point: series, what it is, x, y, error."""
+    """The numbers of a figure, one row a point: series, what it is, x, y, error. Percent are shares here."""
     chart, names = figure.chart, figure.chart.keys or figure.names
-    rows = [["series", "kind", chart.x, chart.y, "error"]]
+    rows = [["series", "kind", chart.x, chart.y.removesuffix(", %"), "error"]]
     for line in chart.lines:
         rows += [[_name(names, line.colour), line.title or line.kind, repr(x), repr(y), ""] for x, y in line.points]
     for dot in chart.dots:

@@ -64,7 +64,8 @@ def swept_chart(title: str, swept: Sweep, y: str, drawn: Sequence[Line], dots: S
 
 def axis_name(metric: str) -> str:
     """A metric beside its axis."""
-    return f"{metric}, %" if metric in SHARES else metric
+    unit = "%" if metric in SHARES else words.METRICS.get(metric, ("", ""))[0]
+    return f"{metric}, {unit}" if unit else metric
 
 
 def is_kappa(metric: str) -> bool:

@@ -100,6 +100,7 @@ def formulas(arch: Arch) -> dict[str, str]:
     batch = Symbol("batch")
     return {
         "params": javascript(params(made).total),
+        "non_embedding": javascript(params(made).non_embedding),
         "flops": javascript(forward_flops(made)),
         "memory": javascript(training_bytes(made, batch, "amp", True)),
         "memory_fp32": javascript(training_bytes(made, batch, "fp32", False)),
@@ -135,6 +136,7 @@ def _model(name: str) -> str:
     op = attentions(arch.stages[editable(arch)[0]])[0]
     known = {
         "family": arch.family, "note": zoo.note(name), "softmax": isinstance(op.mix, Softmax),
+        "language": isinstance(arch.embed, Token),
         "dials": [[dial.name, dial.least, dial.most, dial.step, dial.start] for dial in dials(arch)],
         "presets": presets(name, arch),
     }  # fmt: skip

@@ -50,7 +50,8 @@ function short(value) {
   return found ? (value / found[0]).toFixed(2) + " " + found[1] : String(Math.round(value));
 }
 const shown = kappa => kappa < 1e4 ? kappa.toPrecision(3) : kappa.toExponential(1);
-const ROWS = [["params", "parameters", short], ["flops", "forward FLOPs, one sample", short],
+const ROWS = [["params", "parameters", short], ["non_embedding", "of these in the layers", short],
+  ["flops", "forward FLOPs, one sample", short],
   ["memory", "training memory, bf16 autocast, fused", value => short(value) + "B"],
   ["memory_fp32", "training memory, float32, maps kept", value => short(value) + "B"],
   ["kv", "KV cache, one token", value => short(value) + "B"], ["inner", "inner = heads x head_dim", String],
@@ -103,7 +104,8 @@ function show() {
   const model = chosen(), now = design(model, dials), was = original(model, dials);
   now.kappa = Math.exp(now.log_kappa);
   was.kappa = Math.exp(was.log_kappa);
-  at("x-costs").tBodies[0].replaceChildren(...ROWS.filter(([key]) => was[key]).map(([key, name, text]) => {
+  at("x-costs").tBodies[0].replaceChildren(...ROWS.filter(([key]) => was[key] &&
+    (key !== "non_embedding" || model.language)).map(([key, name, text]) => {
     const row = document.createElement("tr");
     row.dataset.cost = key;
     for (const cell of [name, text(now[key]), text(was[key]), (now[key] / was[key]).toFixed(2)])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from manyheads.arch.params import params
 from manyheads.experiments.statistics import mean, spread
@@ -13,7 +13,7 @@ from manyheads.experiments.verdict import seeds
 from . import words
 from .chart import Chart, Dot, Figure, Line, Point
 from .curves import SEEDS, axis_name, is_kappa, lines, plain, short, shown, swept_chart, through, whole
-from .factors import Sweep, sweep
+from .factors import Sweep, factors, sweep
 from .figures_kappa import kappa_figures
 from .gather import ArmRuns, Section
 from .measured import KIND, LARGEST
@@ -30,8 +30,10 @@ def figures(section: Section) -> list[Figure]:
     every = dict.fromkeys([metric, *(name for run in section.runs for name in run.measured.scores)])
     shown = [metric] if trained else [name for name in every if not is_kappa(name)][:MEASURES]  # kappa has its own figures
     made = [over_factor(section, name, swept) for name in shown] if swept else []
-    made += [over_steps(section, metric), *(against_params(section, name) for name in shown if trained or not swept),
-             *kappa_figures(section, swept), against_kappa(section, metric), as_printed(section, metric)]  # fmt: skip
+    made += [over_steps(section, metric), *(against_params(section, name) for name in shown if trained or not swept)]
+    conditioned = kappa_figures(section, swept)
+    made = [*conditioned, *made] if is_kappa(metric) else [*made, *conditioned]  # what was asked about comes first
+    made += [against_kappa(section, metric), as_printed(section, metric)]
     return [figure for figure in made if figure.chart.dots or _runs_along(figure.chart)]
 
 
@@ -43,9 +45,11 @@ def _runs_along(chart: Chart) -> bool:
 def over_steps(section: Section, metric: str) -> Figure:
     """The headline metric at each evaluation."""
     drawn = lines(section.arms, lambda run: run.measured.curve)
+    several = max((arm.seeds for arm in section.arms), default=0) > 1
+    said = "Strong lines are means over seeds, faint ones single seeds." if several else "One seed for each line."
     return _figure(section, Chart(f"{metric} over steps", "step", axis_name(metric), drawn, log_y=is_kappa(metric),
-                                  show_x=whole, show_y=shown(metric)),
-                   f"{metric} on held-out data. Strong lines are means over seeds, faint ones single seeds.")  # fmt: skip
+                                  whole_x=True, show_x=whole, show_y=shown(metric)),
+                   f"{metric} on held-out data. {said}")  # fmt: skip
 
 
 def over_factor(section: Section, metric: str, swept: Sweep) -> Figure:
@@ -53,7 +57,7 @@ def over_factor(section: Section, metric: str, swept: Sweep) -> Figure:
     found = {arm.name: list(arm.values(metric).values()) for arm in section.arms}
     means = {name: mean(values) for name, values in found.items() if values}
     spreads = {name: spread(values) for name, values in found.items()}
-    paper, said = paper_values(section, metric, list(means.values()))
+    paper, said = paper_values(section, metric, list(means.values()), lambda arm: dict(factors(arm)).get(swept.x))
     drawn, dots = through(swept, means, spreads, lambda value: words.score(value, metric))
     paper_lines, paper_dots = through(swept, paper, {}, lambda value: words.score(value, metric), printed=True)
     return Figure(swept_chart(f"{metric} over {swept.x}", swept, axis_name(metric), [*drawn, *paper_lines],
@@ -61,27 +65,37 @@ def over_factor(section: Section, metric: str, swept: Sweep) -> Figure:
                   f"Final {metric}: mean over seeds, their standard deviation as a bar.{said}", swept.names)  # fmt: skip
 
 
-def paper_values(section: Section, metric: str, measured: Sequence[float]) -> tuple[dict[str, float], str]:
-    """What the paper printed for the arms that are here, and a sentence about it. Values that would squeeze what was
-    measured into a strip are told, not drawn: at a small scale another task is trained."""
+def paper_values(section: Section, metric: str, measured: Sequence[float],
+                 place: Callable[[ArmRuns], object]) -> tuple[dict[str, float], str]:  # fmt: skip
+    """What the paper printed for the arms that are here, and a sentence about it. Told and not drawn are values of designs
+    that have another place along the axis in the paper's setting than here, and those that would squeeze what was measured
+    into a strip: at a small scale another task is trained."""
     printed = dict(section.experiment.printed) if section.experiment and metric == section.headline[0] else {}
     here = {arm.name: printed[arm.name] for arm in section.arms if arm.name in printed}
     if not here or not measured:
         return {}, ""
-    own = max(measured) - min(measured)
-    if max(*measured, *here.values()) - min(*measured, *here.values()) <= max(STRETCH * own, 0.1 * max(map(abs, measured))):
-        return here, " Hollow: what the paper printed for the arm of the same name, in its own setting."
-    ends = sorted({words.score(value, metric) for value in (min(here.values()), max(here.values()))})
+    ends = dict.fromkeys(words.score(value, metric) for value in (min(here.values()), max(here.values())))
+    theirs = _paper_arms(section)
+    same = {arm.name: here[arm.name] for arm in section.arms if arm.name in here and
+            (arm.name not in theirs or place(theirs[arm.name]) == place(arm))}  # fmt: skip
+    if not same:
+        return {}, f" The paper printed {' to '.join(ends)}, for designs of another size."
+    span = max(*measured, *same.values()) - min(*measured, *same.values())
+    if span <= max(STRETCH * (max(measured) - min(measured)), 0.1 * max(map(abs, measured))):
+        return same, " Hollow: what the paper printed for the arm of the same name, in its own setting."
     return {}, f" The paper printed {' to '.join(ends)}, off this scale: its setting is another."
+
+
+def _paper_arms(section: Section) -> dict[str, ArmRuns]:
+    """The arms of the paper's own setting, without runs."""
+    known = section.experiment.settings.get("paper") if section.experiment else None
+    return {arm.name: ArmRuns(arm.name, arm.note, arm.arch, order) for order, arm in enumerate(known.arms if known else ())}
 
 
 def as_printed(section: Section, metric: str) -> Figure:
     """What the paper printed, at the paper's own designs: its figure, beside a smaller experiment of the same name."""
-    known = section.experiment
-    beside = known and metric and section.scale != "paper" and "paper" in known.settings
-    printed = known.printed if known and beside else {}
-    arms = [ArmRuns(arm.name, arm.note, arm.arch, order) for order, arm in
-            enumerate(known.settings["paper"].arms if known and printed else ()) if arm.name in printed]  # fmt: skip
+    printed = section.experiment.printed if section.experiment and metric and section.scale != "paper" else {}
+    arms = [arm for arm in _paper_arms(section).values() if arm.name in printed]
     names, title = [arm.name for arm in arms], f"{metric}, as the paper printed it"
     swept = sweep(arms) if len(arms) > 2 else None
     caption = "Nothing of this was measured here: the paper's values for the paper's own designs."
@@ -89,7 +103,8 @@ def as_printed(section: Section, metric: str) -> Figure:
         drawn, dots = through(swept, printed, {}, lambda value: words.score(value, metric), printed=True)
         return Figure(swept_chart(title, swept, axis_name(metric), drawn, dots, shown(metric)), caption, swept.names)
     places = {arm.name: (float(params(arm.arch).total), printed[arm.name]) for arm in arms}
-    dots = [Dot(*places[name], colour, hollow=True, label=name if len(arms) <= NAMED else "",
+    named = _named(arms)
+    dots = [Dot(*places[name], colour, hollow=True, label=name if named else "",
                 title=f"{name}: {words.score(printed[name], metric)}") for colour, name in enumerate(names)]  # fmt: skip
     chart = Chart(title, "parameters", axis_name(metric), _joined(section, places, names), dots if len(dots) > 1 else [],
                   keys=names, show_x=short, show_y=shown(metric))  # fmt: skip
@@ -99,7 +114,9 @@ def as_printed(section: Section, metric: str) -> Figure:
 def against_params(section: Section, metric: str) -> Figure:
     """The final headline of each arm against its parameters; lines join the pairs of an experiment of pairs."""
     every = {arm.name: list(arm.values(metric).values()) for arm in section.arms}
-    paper, said = paper_values(section, metric, [value for values in every.values() for value in values])
+    paper, said = paper_values(section, metric, [value for values in every.values() for value in values],
+                               lambda arm: params(arm.arch).total)  # fmt: skip
+    named = _named(section.arms)
     places: dict[str, Point] = {}
     dots = []
     for colour, arm in enumerate(section.arms):
@@ -110,7 +127,7 @@ def against_params(section: Section, metric: str) -> Figure:
         if not values:
             continue
         places[arm.name] = size, mean(values)
-        label = arm.name if len(section.arms) <= NAMED else ""
+        label = arm.name if named else ""
         title = f"{arm.name}: {words.with_spread(values, metric)}"
         dots.append(Dot(size, mean(values), colour, spread(values), label, title=title))
         if len(values) > 1:
@@ -120,6 +137,12 @@ def against_params(section: Section, metric: str) -> Figure:
                   _joined(section, places, list(every)), dots,
                   log_y=is_kappa(metric), show_x=short, show_y=shown(metric))  # fmt: skip
     return _figure(section, chart, caption + said)
+
+
+def _named(arms: Sequence[ArmRuns]) -> bool:
+    """Whether arms have room for their names beside their marks: few, and none above another."""
+    sizes = [params(arm.arch).total for arm in arms]
+    return len(arms) <= NAMED and len(set(sizes)) == len(sizes)
 
 
 def _joined(section: Section, places: Mapping[str, Point], names: Sequence[str]) -> list[Line]:

@@ -28,7 +28,8 @@ def kappa_figures(section: Section, swept: Sweep | None) -> list[Figure]:
         made += [Figure(_over_steps(section, kind, name), STEPS, names), Figure(_by_layer(section, kind, name), BY, names)]
     for kind in kinds:
         extra = dict.fromkeys(more for run in section.runs for more in _more(run, kind))
-        made += [Figure(_other(section, kind, more), f"{more}, mean over layers; {kind} attention.", names)
+        of = "" if len(kinds) == 1 else f", {kind}"
+        made += [Figure(_other(section, kind, more, more + of), f"{more}, mean over layers; {kind} attention.", names)
                  for more in extra]  # fmt: skip
     return made
 
@@ -56,7 +57,7 @@ def _exp(points: list[Point]) -> list[Point]:
 def _over_steps(section: Section, kind: str, name: str) -> Chart:
     drawn = lines(section.arms, lambda run: _exp(found.kappa) if (found := _of(run, kind)) else [])
     drawn += [line for colour, arm in enumerate(section.arms) if (line := _predicted(arm, colour, kind)) is not None]
-    return Chart(f"{name} over steps", "step", name, drawn, log_y=True, show_x=whole, show_y=plain)
+    return Chart(f"{name} over steps", "step", name, drawn, log_y=True, whole_x=True, show_x=whole, show_y=plain)
 
 
 def _predicted(arm: ArmRuns, colour: int, kind: str) -> Line | None:
@@ -72,7 +73,8 @@ def _by_layer(section: Section, kind: str, name: str) -> Chart:
     every = lines(section.arms, lambda run: _exp(found.layers) if (found := _of(run, kind)) else [])
     drawn = [line for line in every if line.kind != "faint"]
     deep = max((len(line.points) for line in drawn), default=0) >= LAYERS
-    return Chart(f"{name} by layer", "layer", name, drawn if deep else [], log_y=True, show_x=plain, show_y=plain)
+    return Chart(f"{name} by layer", "layer", name, drawn if deep else [], log_y=True, whole_x=True, show_x=plain,
+                 show_y=plain)  # fmt: skip
 
 
 def _over_factor(section: Section, kind: str, name: str, swept: Sweep) -> Figure:
@@ -98,7 +100,7 @@ def _text(value: float) -> str:
     return words.kappa(math.log(value))
 
 
-def _other(section: Section, kind: str, more: str) -> Chart:
+def _other(section: Section, kind: str, more: str, name: str) -> Chart:
     log = more in LOGS
     drawn = lines(section.arms, lambda run: _exp(points) if (points := _more(run, kind).get(more, [])) and log else points)
-    return Chart(f"{more} over steps", "step", more, drawn, log_y=log, show_x=whole, show_y=plain)
+    return Chart(f"{name} over steps", "step", name, drawn, log_y=log, whole_x=True, show_x=whole, show_y=plain)

@@ -71,6 +71,11 @@ class Section:
         return " ".join(filter(None, [self.name or "single runs", self.basis and f"on equal {self.basis}"]))
 
     @property
+    def full(self) -> str:
+        """Its name with basis and scale, as files are named."""
+        return " ".join(filter(None, [self.name or "single runs", self.basis, self.scale]))
+
+    @property
     def held(self) -> str:
         """What is held equal between the arms: steps, samples, flops, seconds."""
         recipes = [run.found.spec.recipe for run in self.runs if run.found.spec is not None]

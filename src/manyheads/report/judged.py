@@ -13,6 +13,7 @@ from manyheads.experiments.statistics import Effect, effect
 from manyheads.experiments.verdict import Direction, Verdict, judge
 
 from .gather import Section
+from .measured import KIND
 from .relations import METRIC, at_best, trended
 
 # better when more; other metrics than these and the headline are errors, costs and kappas
@@ -63,8 +64,10 @@ def _with(section: Section, pair: Comparison, metric: str, better: Direction, fo
     if found is not None:
         verdict = judge(pair, found, metric=metric, better=better, scale=section.scale)
     else:
-        missing = f"No finished run of {' and '.join(lacking)} has {metric or 'a score'}." if lacking else "Too few arms."
-        verdict = Verdict("not testable at this scale", f"{pair.arm} against {pair.against}: nothing to compare.", missing)
+        said = "kappa" if metric == KIND else metric or "any score"
+        missing = f"No finished run of {' and '.join(lacking)} has {said}." if lacking else "Too few arms."
+        nothing = f"{pair.arm} against {pair.against}: nothing to compare in {said}."
+        verdict = Verdict("not testable at this scale", nothing, missing)
     return Judged(pair, metric, better, found, verdict, CLAIMS.get(pair.claim, ""))
 
 

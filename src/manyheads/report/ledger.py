@@ -1,17 +1,20 @@
-"""All claims over all experiments: what was found, what the paper printed, and those that no run here speaks of."""
+"""All claims over all experiments: how each came out and at which scale, every comparison behind it, and those that no run
+here speaks of."""
 
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from manyheads.experiments.claims import CLAIMS
-from manyheads.experiments.experiment import Experiment
+from manyheads.experiments.experiment import SCALES, Experiment
 from manyheads.experiments.verdict import POINTS, signed
 
 from .gather import Section
 from .judged import Judged, verdicts
+from .measured import KIND, LARGEST
 from .strip import strip
 from .tables import Cell, Table
 
@@ -24,9 +27,11 @@ PRINTED: dict[str, str] = {
     "A8": "(1/π) atan((π/2) √(d/heads))", "M1": "never run", "M2": "never run", "M3": "never run", "M4": "never run",
 }  # fmt: skip
 WORDS = {"holds": "yes", "does not hold": "no", "within noise": "noise", "not testable at this scale": "open"}
+HERE = " at this scale"  # left out where the scale is named
 COMPARED = ("verdict", "effect", "paper", "compared", "seeds", "held equal")
 MEANING = {
-    "verdict": "by the rule below the claims", "effect": "difference of the means over seeds, and its 95 % interval",
+    "verdict": "by the rule below the claims, with its scale, and how often where several comparisons came out so",
+    "effect": "difference of the means over seeds, and its 95 % interval",
     "paper": "the same difference as printed; in brackets what is printed for the claim as a whole",
     "compared": "an arm, against which other, in which metric", "seeds": "finished", "held equal": "between the arms",
 }  # fmt: skip
@@ -46,35 +51,63 @@ def ledger(sections: Sequence[Section]) -> list[Entry]:
     order = list(CLAIMS)
     found = [Entry(number, section, item) for number, section in enumerate(sections) for item in verdicts(section)
              if item.pair.claim in CLAIMS]  # fmt: skip
-    return sorted(found, key=lambda entry: order.index(entry.item.pair.claim))
+    return sorted(found, key=lambda entry: (order.index(entry.item.pair.claim), _rank(entry.section.scale)))
 
 
-def claims_table(entries: Sequence[Entry], name: str = "Claims") -> Table:
-    """The claims table."""
+def _rank(scale: str) -> int:
+    """The larger scale first; runs that have none last."""
+    return -SCALES.index(scale) if scale in SCALES else 1
+
+
+def claims_table(entries: Sequence[Entry]) -> Table:
+    """The claims table: a row for each claim, with how its comparisons came out, scale by scale."""
+    found: dict[str, list[Entry]] = {}
+    for entry in entries:
+        found.setdefault(entry.item.pair.claim, []).append(entry)
+    rows = []
+    for claim, mine in found.items():
+        words = Counter(_word(entry.item, entry.section) for entry in mine)
+        badges = [Cell(f"{word} x{count}" if count > 1 else word, kind=kind) for (word, kind), count in words.items()]
+        where = {entry.section.full: f"#s{entry.number}" for entry in mine}
+        rows.append([Cell(claim, _claim_key(claim)), Cell(CLAIMS[claim], CLAIMS[claim]), Cell.of(badges),
+                     Cell(PRINTED.get(claim, "")), Cell.of([Cell(name, href=href) for name, href in where.items()])])
+    heads = ("claim", "what it says", "verdict", "paper", "experiments")
+    return Table("Claims", heads, rows, words=True, cards=True, meaning=MEANING)
+
+
+def evidence_table(entries: Sequence[Entry]) -> Table:
+    """Every comparison behind the claims."""
     heads = ("claim", "what it says", *COMPARED[:4], "experiment", *COMPARED[4:], "why")
     rows = []
     for entry in entries:
         item, section = entry.item, entry.section
-        where = Cell(" ".join(filter(None, [section.name, section.scale])), section.name, href=f"#s{entry.number}")
+        where = Cell(section.full, section.full, href=f"#s{entry.number}")
         claim = [Cell(item.pair.claim, _claim_key(item.pair.claim)), Cell(item.claim, item.claim)]
         cells = compared(item, section)
         rows.append([*claim, *cells[:4], where, *cells[4:], Cell(item.verdict.reason)])
-    return Table(name, heads, rows, words=True, meaning=MEANING)
+    return Table("Claims compared", heads, rows, words=True, meaning=MEANING)
 
 
 def compared(item: Judged, section: Section) -> list[Cell]:
     """The cells of one comparison under `COMPARED`."""
     pair, found = item.pair, item.effect
     who = f"{pair.arm} against {pair.against}" + (f", {_metric(item.metric)}" if item.metric else "")
-    smoke = section.scale == "smoke"
-    word = "smoke, claims nothing" if smoke and item.verdict.word == "not testable at this scale" else item.verdict.word
+    word, kind = _word(item, section)
     printed = Cell(f"({PRINTED[pair.claim]})" if pair.claim in PRINTED else "")
     if pair.printed is not None:
-        printed = Cell(signed(pair.printed, item.metric), pair.printed)
+        printed = Cell(signed(pair.printed, item.metric), _number(pair.printed, item.metric))
     return [
-        Cell(word, kind="smoke" if smoke else WORDS[item.verdict.word]), _effect(item), printed, Cell(who),
+        Cell(word, kind=kind), _effect(item), printed, Cell(who),
         Cell("") if found is None else Cell(str(found.seeds), found.seeds), Cell(section.held),
     ]  # fmt: skip
+
+
+def _word(item: Judged, section: Section) -> tuple[str, str]:
+    """A verdict as a badge has it, with its scale, and the kind of badge."""
+    word, scale = item.verdict.word, section.scale
+    if scale == "smoke":
+        return "smoke: claims nothing", "smoke"
+    return f"{scale}: {word.removesuffix(HERE)}" if scale else word, WORDS[word]
 
 
 def _effect(item: Judged) -> Cell:
@@ -82,15 +115,20 @@ def _effect(item: Judged) -> Cell:
     if found is None:
         return Cell("")
     low, high = (signed(end, item.metric).removesuffix(POINTS) for end in (found.low, found.high))
-    text = signed(found.difference, item.metric)
+    text, number = signed(found.difference, item.metric), _number(found.difference, item.metric)
     if math.isfinite(found.low):
-        ends = {"low": found.low, "high": found.high}
-        return Cell(f"{text} ({low} to {high})", found.difference, ends, drawn=strip(item))
-    return Cell(f"{text} (one seed)", found.difference, drawn=strip(item))
+        ends = {"low": _number(found.low, item.metric), "high": _number(found.high, item.metric)}
+        return Cell(f"{text} ({low} to {high})", number, ends, drawn=strip(item))
+    return Cell(f"{text} (one seed)", number, drawn=strip(item))
+
+
+def _number(effect: float, metric: str) -> float:
+    """An effect as a number: of kappa the factor that is shown, and not its logarithm."""
+    return math.exp(max(-LARGEST, min(LARGEST, effect))) if metric == KIND else effect
 
 
 def _metric(metric: str) -> str:
-    return "kappa" if metric == "log_kappa" else metric
+    return "kappa" if metric == KIND else metric
 
 
 def _claim_key(claim: str) -> str:
@@ -99,14 +137,17 @@ def _claim_key(claim: str) -> str:
 
 
 def tally(entries: Sequence[Entry]) -> str:
-    """How many comparisons came out how, in one line."""
-    words = [entry.item.verdict.word for entry in entries if entry.section.scale != "smoke"]
-    smoke = len(entries) - len(words)
-    parts = [f"{word}: {words.count(word)}" for word in WORDS if word in words]
-    if smoke:
-        parts.append(f"at scale smoke, which claims nothing: {smoke}")
+    """How many comparisons came out how, scale by scale, in one line."""
+    if not entries:
+        return ""
     spoken = len({entry.item.pair.claim for entry in entries})
-    return f"{len(entries)} comparisons speak of {spoken} of {len(CLAIMS)} claims. {', '.join(parts)}." if entries else ""
+    parts = [f"{len(entries)} comparisons speak of {spoken} of {len(CLAIMS)} claims."]
+    for scale in sorted({entry.section.scale for entry in entries}, key=_rank):
+        words = [entry.item.verdict.word for entry in entries if entry.section.scale == scale]
+        counts = ", ".join(f"{word.removesuffix(HERE)} {words.count(word)}" for word in WORDS if word in words)
+        parts.append(f"At scale smoke, which claims nothing: {len(words)}." if scale == "smoke" else
+                     f"At scale {scale or 'unknown'}: {counts}.")  # fmt: skip
+    return " ".join(parts)
 
 
 def unspoken(entries: Sequence[Entry], experiments: Mapping[str, Experiment]) -> Table:
@@ -124,5 +165,5 @@ def unspoken(entries: Sequence[Entry], experiments: Mapping[str, Experiment]) ->
 
 
 def _scale(experiment: Experiment) -> str:
-    """The smallest scale at which an experiment decides anything."""
+    """The scale to run an experiment at: the cheapest of those near the paper's sizes, or what there is."""
     return next((scale for scale in ("small", "paper", "laptop", "smoke") if scale in experiment.settings), "small")

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from manyheads.arch.errors import UserError
+from manyheads.experiments.verdict import SHARES
 from manyheads.runs import Found
 from manyheads.runs.lines import Lines
 
@@ -46,7 +47,8 @@ class Probed:
 
 @dataclass(frozen=True)
 class Measured:
-    """One run. `curve` is the headline metric at each evaluation; `probed` is by kind of attention."""
+    """One run. `curve` is the headline metric at each evaluation; `probed` is by kind of attention; `held` is the number
+    of held-out samples, where it is known."""
 
     better: tuple[str, str]
     scores: dict[str, float]
@@ -56,6 +58,17 @@ class Measured:
     rate: float | None
     machine: dict[str, Any]
     trivial: dict[str, float] = field(default_factory=dict)
+    held: int | None = None
+
+    def binomial(self, metric: str) -> float | None:
+        """The standard error of a share of right answers that comes from the number of held-out samples alone: as the run
+        states it, or that of a binomial share where each sample has one answer. None where it is not known."""
+        share = self.scores.get(metric)
+        if metric == "accuracy":  # may be of several answers a sample, unless the task says its error itself
+            return self.scores.get("standard_error")
+        if share is None or not self.held or metric not in SHARES or not 0 <= share <= 1:
+            return None
+        return math.sqrt(share * (1 - share) / self.held)
 
     def final(self, metric: str) -> float | None:
         """The last value of a score, of a number that the probe writes (of the first kind of attention, if there are
@@ -150,7 +163,16 @@ def _measured(found: Found) -> Measured:
         raise ValueError(f"better is {direction!r}")
     curve = [(_finite(record["step"]), _finite(record[metric])) for record in evaluations if record.get(metric) is not None]
     return Measured((str(metric), direction), scores, curve, by_kind(_lines(found, "spectra")), timing.get("seconds"),
-                    timing.get("rate"), dict(result.get("machine") or {}), trivial)  # fmt: skip
+                    timing.get("rate"), dict(result.get("machine") or {}), trivial, _held(found, result))  # fmt: skip
+
+
+def _held(found: Found, result: dict[str, Any]) -> int | None:
+    """How many samples are held out: what the result states, or else what the task asks for."""
+    task = found.spec.task if found.spec else {}
+    for value in (result.get("held_out"), *(task.get(name) for name in ("test_limit", "valid", "held"))):
+        if isinstance(value, int) and not isinstance(value, bool) and 0 < value < 1e12:
+            return value
+    return None
 
 
 def _numbers(fields: dict[str, Any]) -> dict[str, float]:

@@ -16,7 +16,7 @@ from .explorer_page import markup
 from .explorer_rules import pure
 from .gather import Gathered, gather
 from .ledger import MEANING as TERMS
-from .ledger import claims_table, ledger, tally, unspoken
+from .ledger import claims_table, evidence_table, ledger, tally, unspoken
 from .script import SCRIPT
 from .section import link, section_html
 from .style import STYLE
@@ -24,14 +24,17 @@ from .summary import MEANING
 from .tables import html
 from .words import escape
 
+OPEN = 25  # comparisons that are shown without being asked for
 RULE = """<details><summary>How a verdict is made</summary><p>An experiment says beforehand what it expects of a pair of
 arms: more, less, different, or no loss beyond a margin. The effect is the difference of the means, over the seeds that both
 arms share where there are two or more, with a 95 % interval by Student's t (Welch's where they share none).
 <b>Holds</b>: the whole interval is on the expected side, which is shaded. <b>Does not hold</b>: none of it is.
-<b>Within noise</b>: it is on both sides; finding no difference is not the same as no loss. <b>Not testable at this
-scale</b>: fewer than three seeds, or nothing to compare. A smoke run shows that everything works and claims nothing,
-whatever its numbers. Each interval stands alone: nothing is corrected for how many there are, and of twenty true zeros
-one is expected to lie outside of its interval. The diamond is what the paper printed, from its own setting.</p></details>
+<b>Within noise</b>: it is on both sides; finding no difference is not the same as no loss. <b>Not testable</b>: fewer
+than three seeds, or nothing to compare. Every verdict names its scale and is about that scale alone: laptop and small are
+reduced sizes, for two CPU cores and for one GPU, and of a claim with several comparisons no common verdict is made. A smoke
+run shows that everything works and claims nothing, whatever its numbers. Each interval stands alone: nothing is corrected
+for how many there are, and of twenty true zeros one is expected to lie outside of its interval. The diamond is what the
+paper printed, from its own setting.</p></details>
 """.replace("\n", " ")
 
 
@@ -83,19 +86,29 @@ def _title(found: Gathered) -> str:
 
 
 def _contents(found: Gathered) -> str:
-    items = [("claims", "claims", "")]
-    items += [(f"s{i}", section.title, section.scale) for i, section in enumerate(found.sections)]
-    items += [("explorer", "design explorer", "")]
-    items += [("bad", "folders that cannot be read", "")] if found.problems else []
-    links = "".join(f'<li><a href="#{key}">{escape(name)} <span class="dim">{escape(scale)}</span></a></li>'
-                    for key, name, scale in items)  # fmt: skip
+    """Links to every part; an experiment is named once, with a link for each of its scales."""
+    items = ['<li><a href="#claims">claims</a></li>']
+    titles: dict[str, list[tuple[int, str]]] = {}
+    for number, section in enumerate(found.sections):
+        titles.setdefault(section.title, []).append((number, section.scale))
+    for title, ((first, largest), *rest) in titles.items():
+        more = "".join(f' <a href="#s{number}" aria-label="{escape(f"{title} {scale}")}">{escape(scale)}</a>'
+                       for number, scale in rest)  # fmt: skip
+        items.append(f'<li><a href="#s{first}">{escape(title)} <span class="dim">{escape(largest)}</span></a>{more}</li>')
+    items.append('<li><a href="#explorer">design explorer</a></li>')
+    items += ['<li><a href="#bad">folders that cannot be read</a></li>'] if found.problems else []
+    links = "".join(items)
     return f'<nav aria-label="Contents"><ul class="toc">{links}</ul></nav>'
 
 
 def _claims(found: Gathered, experiments: Mapping[str, Experiment]) -> str:
     entries = ledger(found.sections)
     rest = unspoken(entries, experiments)
-    table = html(claims_table(entries)) + RULE if entries else "<p>No run here speaks of a claim of the papers.</p>"
+    table = "<p>No run here speaks of a claim of the papers.</p>"
+    if entries:
+        opened = " open" * (len(entries) <= OPEN)
+        table = (f"{html(claims_table(entries))}{RULE}<details{opened}><summary>Every comparison behind them: effect, "
+                 f"interval, seeds, basis and why ({len(entries)})</summary>{html(evidence_table(entries))}</details>")
     if rest.rows:
         table += f"<details><summary>{len(rest.rows)} claims without runs here</summary>{html(rest)}</details>"
     return f'<section aria-labelledby="claims"><h2 id="claims">Claims</h2><p>{escape(tally(entries))}</p>{table}</section>'

@@ -65,6 +65,8 @@ def _scales(axes: Any, figure: Figure) -> None:
         axes.set_xticks(list(chart.ticks_x), [chart.show_x(value) for value in chart.ticks_x], minor=False)
         axes.minorticks_off()
     else:
+        if chart.whole_x:
+            axes.xaxis.get_major_locator().set_params(integer=True)
         axes.xaxis.set_major_formatter(lambda value, _: chart.show_x(value))
     axes.yaxis.set_major_formatter(lambda value, _: chart.show_y(value))
     axes.grid(axis="y", color=RULE, lw=0.6)

@@ -33,9 +33,10 @@ class Axis:
             return (math.log10(value) - math.log10(self.low)) / (math.log10(self.high) - math.log10(self.low))
         return (value - self.low) / (self.high - self.low)
 
-    def ticks(self) -> list[float]:
-        """Round values worth a mark."""
-        return log_ticks(self.low, self.high) if self.log else ticks(self.low, self.high)
+    def ticks(self, *, whole: bool = False) -> list[float]:
+        """Round values worth a mark; `whole` ones alone where halves mean nothing, as of layers and steps."""
+        found = log_ticks(self.low, self.high) if self.log else ticks(self.low, self.high)
+        return [value for value in found if value == round(value)] if whole else found
 
     def spaced(self, values: Sequence[float]) -> list[float]:
         """As many of the values, from the least up, as can be written beside each other."""

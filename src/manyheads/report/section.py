@@ -22,6 +22,8 @@ from .words import duration, escape, score
 LISTED = 1000  # runs of a section listed one by one; more would make the page heavy and nobody reads them
 TOLD = 10  # sentences that are shown at once
 KEYS = 4 * COLOURS  # marks that can be told apart
+ALSO = {"table4": "Table 4 and Figure 6: ", "table5": "Table 5 and Figure 7: ",
+        "memory": "The memory of Tables 1, 2, 4 and 5 and Figures 6 and 7: "}  # fmt: skip
 URGENT = ("failed", "stopped", "running", "new")
 
 
@@ -30,7 +32,8 @@ def section_html(section: Section, number: int, beside: Path) -> str:
     known = section.experiment
     claims = ": claims nothing" if section.scale == "smoke" else ""
     tag = f' <span class="tag">{escape(section.scale)}{claims}</span>' if section.scale else ""
-    question = f"<p>{escape(known.question)}</p>" if known else ""
+    name = f'<p class="name">{escape(ALSO.get(known.name, ""))}{escape(known.title)}</p>' if known else ""
+    question = f"{name}<p>{escape(known.question)}</p>" if known else ""
     arms, drawn = arms_table(section), figures(section)
     shared = _legend([arm.name for arm in section.arms], [arm.note for arm in section.arms]) if drawn else ""
     shown = "".join(figure_html(figure, f"f{number}-{i}", section) for i, figure in enumerate(drawn))
@@ -45,15 +48,15 @@ def section_html(section: Section, number: int, beside: Path) -> str:
 
 def arms_table(section: Section) -> Table:
     """The table of arms."""
-    rows = table(section)
-    return Table(f"{_full(section)} arms", list(rows[0]) if rows else [], [list(row.values()) for row in rows],
+    rows = table(section, full=True)
+    return Table(f"{section.full} arms", list(rows[0]) if rows else [], [list(row.values()) for row in rows],
                  meaning=MEANING)  # fmt: skip
 
 
 def comparisons_table(section: Section) -> Table:
     """Every comparison of the experiment, whether a claim hangs on it or not."""
     rows = [[Cell(item.pair.claim), *compared(item, section), Cell(item.verdict.reason)] for item in verdicts(section)]
-    return Table(f"{_full(section)} comparisons", ("claim", *COMPARED, "why"), rows, words=True, meaning=TERMS)
+    return Table(f"{section.full} comparisons", ("claim", *COMPARED, "why"), rows, words=True, meaning=TERMS)
 
 
 def runs_table(section: Section, beside: Path) -> Table:
@@ -74,16 +77,12 @@ def runs_table(section: Section, beside: Path) -> Table:
             Cell(run.path.name, href=link(run.path, beside)), Cell(why),
         ])  # fmt: skip
     heads = ("arm", "seed", "state", metric or "score", "time", "folder", "message")
-    return Table(f"{_full(section)} runs", heads, rows)
-
-
-def _full(section: Section) -> str:
-    return " ".join(filter(None, [section.name or "single runs", section.basis, section.scale]))
+    return Table(f"{section.full} runs", heads, rows)
 
 
 def figure_name(figure: Figure, section: Section) -> str:
     """A figure's name as a file."""
-    return slug(f"{_full(section)} {figure.chart.title}")
+    return slug(f"{section.full} {figure.chart.title}")
 
 
 def figure_html(figure: Figure, key: str, section: Section) -> str:

@@ -26,13 +26,13 @@ def strip(item: Judged) -> str:
     def at(value: float) -> float:
         return EDGE + axis.share(min(max(value, axis.low), axis.high)) * (WIDTH - 2 * EDGE)
 
-    low, high = at(found.low), at(found.high)
     middle = HEIGHT / 2
     name = f"{item.pair.arm} against {item.pair.against}: {signed(found.difference, item.metric)}"
     parts = [f'<svg class="strip" viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{escape(name)}">']
     parts += [f'<path class="wanted" d="M{at(a):.1f} 2H{at(b):.1f}V{HEIGHT - 2}H{at(a):.1f}z"/>' for a, b in wanted(item)]
     parts.append(f'<path class="axis" d="M{at(0.0):.1f} 1V{HEIGHT - 1}"/>')
-    parts.append(f'<path class="span" d="M{low:.1f} {middle}H{high:.1f}"/>')
+    if ends:  # one seed has no interval
+        parts.append(f'<path class="span" d="M{at(found.low):.1f} {middle}H{at(found.high):.1f}"/>')
     parts.append(f'<circle class="mean" cx="{at(found.difference):.1f}" cy="{middle}" r="3.6"/>')
     if item.pair.printed is not None:
         x = at(item.pair.printed)

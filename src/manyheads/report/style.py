@@ -34,13 +34,14 @@ body{margin:0;background:var(--back);color:var(--ink);font:16px/1.55 system-ui,-
 main,header,footer{max-width:76rem;margin:0 auto;padding:0 1.25rem}
 header{padding-top:2rem}footer{padding-bottom:3rem;color:var(--dim);font-size:.875rem}
 h1{font-size:1.75rem;line-height:1.2;margin:0 0 .25rem}h2{font-size:1.35rem;margin:2.75rem 0 .25rem;scroll-margin-top:.5rem}
-h3{font-size:1rem;margin:1.75rem 0 .5rem}
+h3{font-size:1rem;margin:1.75rem 0 .5rem}.name{font-weight:600}.apart{color:transparent}
+td a{white-space:nowrap}
 p{margin:.5rem 0;max-width:60rem}.dim{color:var(--dim)}a{color:var(--link)}
 :focus-visible{outline:3px solid var(--link);outline-offset:2px;border-radius:3px}
 .skip{position:absolute;left:-99rem}.skip:focus{left:1rem;top:.5rem;background:var(--back);padding:.5rem}
 .toc{display:flex;flex-wrap:wrap;gap:.4rem .5rem;list-style:none;padding:0;margin:.9rem 0 0;font-size:.9rem}
-.toc a{display:inline-block;border:1px solid var(--rule);border-radius:6px;padding:.1rem .6rem;text-decoration:none}
-.toc .dim{font-size:.8rem}
+.toc li{border:1px solid var(--rule);border-radius:6px;padding:0 .3rem}
+.toc a{display:inline-block;padding:.1rem .3rem;text-decoration:none}.toc .dim,.toc a+a{font-size:.8rem}
 .tag{display:inline-block;border:1px solid var(--rule);border-radius:1rem;padding:0 .6rem;font-size:.8rem;
 color:var(--dim);vertical-align:middle}
 .verdict,.wide,pre{border:1px solid var(--rule);border-radius:6px}.verdict,pre{background:var(--card)}
@@ -55,7 +56,8 @@ td:first-child{position:sticky;left:0;background:var(--back)}.words td{vertical-
 thead th{background:var(--card);font-weight:600;color:var(--dim)}
 th button{all:unset;cursor:pointer;color:inherit}th button:focus-visible{outline:3px solid var(--link)}
 th[aria-sort=ascending] button::after{content:" \\2191"}th[aria-sort=descending] button::after{content:" \\2193"}
-.badge{display:inline-block;border-radius:1rem;padding:0 .6rem;border:1px solid var(--dim);white-space:nowrap}
+.badge{display:inline-block;border-radius:1rem;padding:0 .6rem;margin:.06rem 0;white-space:nowrap;
+border:1px solid var(--dim)}
 .badge::before{margin-right:.35rem;content:"\\25cb"}.badge.yes{border-color:var(--c2);color:var(--c2);font-weight:600}
 .badge.no{border-color:var(--c1);color:var(--c1);font-weight:600}.badge.yes::before{content:"\\2713"}
 .badge.no::before{content:"\\2717"}.badge.noise::before{content:"\\2248"}.badge.smoke{border-style:dashed;color:var(--dim)}
@@ -85,7 +87,14 @@ details{margin:.75rem 0}summary{cursor:pointer;font-weight:600}code{font-size:.9
 .dial input{width:100%;min-width:0;font:inherit;accent-color:var(--c0)}
 .warnings{padding-left:1.1rem;margin:.4rem 0}.warnings .serious{color:var(--c1)}.warnings .caution{color:var(--c5)}
 dl.words{display:grid;grid-template-columns:max-content 1fr;gap:.2rem 1rem;font-size:.9rem}dl.words dd{margin:0}
-@media (max-width:34rem){dl.words{display:block}dl.words dt{font-weight:600}}
+@media (max-width:34rem){dl.words{display:block}dl.words dt{font-weight:600}
+.cards table,.cards tbody,.cards tr{display:block}.cards thead tr{display:flex;flex-wrap:wrap;background:var(--card)}
+.cards thead th{border:0}
+.cards tr{padding:.4rem 0;border-bottom:1px solid var(--rule)}
+.cards tbody tr{display:block}.cards tbody tr[hidden]{display:none}
+.cards td{display:grid;grid-template-columns:6.5rem 1fr;gap:.5rem;border:0;padding:.15rem .65rem;white-space:normal}
+.cards td::before{content:attr(data-head);color:var(--dim)}.cards td:empty{display:none}.words.cards td.long{min-width:0}
+.cards .badge{white-space:normal}}
 @media print{details{display:block}.wide{overflow:visible}.tools,#explorer{display:none}}
 """).replace("\n", "")
 )  # fmt: skip

@@ -9,7 +9,7 @@ from .chart import Chart, Dot, Line, Point
 from .scale import Axis
 
 WIDTH, HEIGHT = 400, 290
-LEFT, RIGHT, TOP, BOTTOM = 60, 20, 14, 44
+LEFT, RIGHT, TOP, BOTTOM = 70, 20, 14, 44
 COLOURS = 8
 ASIDE = 14.0
 LABEL = 15.0  # height of a line of labels
@@ -25,7 +25,7 @@ class _Frame:
         ys += [dot.y + sign * dot.error for dot in chart.dots for sign in (-1, 1)]
         self.x = Axis.over(xs or [0.0, 1.0], log=chart.log_x, room=0.1 if chart.dots else 0.0)
         self.y = Axis.over(ys or [0.0, 1.0], log=chart.log_y, room=0.06)
-        self.aside = {} if chart.ticks_x else _aside(chart.dots)
+        self.aside = {} if chart.ticks_x or chart.lines else _aside(chart.dots)  # lines lead to where marks belong
 
     def at(self, x: float, y: float) -> Point:
         """Place of a value."""
@@ -62,7 +62,7 @@ def inside(chart: Chart) -> str:
         _, y = frame.at(frame.x.low, value)
         parts.append(f'<path class="grid" d="M{LEFT} {y:.1f}H{WIDTH - RIGHT}"/>'
                      f'<text x="{LEFT - 7}" y="{y + 4:.1f}" text-anchor="end">{escape(chart.show_y(value))}</text>')
-    for value in frame.x.spaced(chart.ticks_x) if chart.ticks_x else frame.x.ticks():
+    for value in frame.x.spaced(chart.ticks_x) if chart.ticks_x else frame.x.ticks(whole=chart.whole_x):
         x, _ = frame.at(value, frame.y.low)
         parts.append(f'<path class="axis" d="M{x:.1f} {bottom}v4"/>'
                      f'<text x="{x:.1f}" y="{bottom + 18}" text-anchor="middle">{escape(chart.show_x(value))}</text>')
@@ -98,18 +98,19 @@ def _dot(dot: Dot, frame: _Frame) -> str:
 
 
 def _labels(dots: Sequence[Dot], frame: _Frame) -> list[str]:
-    """Names beside the marks, on the side that has room, moved down where they would cover each other."""
-    placed: list[tuple[float, float, float]] = []
+    """Names beside the marks, on the side that has room, in the nearest row above the axis where they cover no other."""
+    placed: list[tuple[float, float, int]] = []
     out = []
     for dot in sorted(dots, key=lambda dot: -dot.y):
         x, y = frame.of(dot)
         left = x > WIDTH * 0.66
         start = x - 10 - 7.2 * len(dot.label) if left else x + 10
-        end, y = start + 7.2 * len(dot.label), y + 4
-        while any(start < b and a < end and abs(y - row) < LABEL for a, b, row in placed):
-            y += 2
-        placed.append((start, end, y))
-        out.append(f'<text class="label" data-k="{dot.colour}" x="{x + (-10 if left else 10):.1f}" y="{y:.1f}" '
+        end = start + 7.2 * len(dot.label)
+        taken = [row for a, b, row in placed if start < b and a < end]
+        free = [row for row in range(TOP, HEIGHT - BOTTOM - 3) if all(abs(row - other) >= LABEL for other in taken)]
+        row = min((abs(row - y - 4), row) for row in free)[1] if free else round(y) + 4
+        placed.append((start, end, row))
+        out.append(f'<text class="label" data-k="{dot.colour}" x="{x + (-10 if left else 10):.1f}" y="{row}" '
                    f'text-anchor="{"end" if left else "start"}">{escape(dot.label)}</text>')
     return out
 

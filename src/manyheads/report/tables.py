@@ -10,13 +10,15 @@ from dataclasses import dataclass, field
 from html import escape
 
 FILTERED = 25  # rows above which a table has a box to filter them
+APART = "; "  # between the badges of a cell, in CSV and to a reader of the screen
 LONG = 24  # characters from which on a cell of words may wrap
 
 
 @dataclass(frozen=True)
 class Cell:
     """What a cell shows, what it sorts by, and where it leads. A number as `key` is what CSV has instead of the text;
-    `more` are further numbers that CSV has in columns of their own; `drawn` is markup shown before the text."""
+    `more` are further numbers that CSV has in columns of their own; `drawn` is markup shown before the text. `kind` makes
+    it a badge; `parts` are several badges or links, and the text of the cell is theirs, joined."""
 
     text: str
     key: float | str = ""
@@ -24,16 +26,24 @@ class Cell:
     href: str = ""
     drawn: str = ""
     kind: str = ""
+    parts: Sequence[Cell] = ()
+
+    @classmethod
+    def of(cls, parts: Sequence[Cell]) -> Cell:
+        """A cell of several, each a badge or a link."""
+        return cls(APART.join(part.text for part in parts), parts=parts)
 
 
 @dataclass(frozen=True)
 class Table:
-    """Rows of cells, all with the same heads. `words`: cells that hold sentences and may wrap. `meaning`: by head."""
+    """Rows of cells, all with the same heads. `words`: cells that hold sentences and may wrap; `cards`: on a narrow screen
+    each row is a card. `meaning`: by head."""
 
     name: str
     heads: Sequence[str]
     rows: Sequence[Sequence[Cell]]
     words: bool = False
+    cards: bool = False
     meaning: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -71,11 +81,13 @@ def html(table: Table) -> str:
         return ""
     heads = "".join(f'<th scope="col"{_title(table.meaning.get(head.split(",")[0], ""))}><button type="button">'
                     f"{escape(head)}</button></th>" for head in table.heads)  # fmt: skip
-    body = "".join(f"<tr>{''.join(map(_cell, row))}</tr>" for row in table.rows)
+    names = [f' data-head="{escape(head)}"' if table.cards else "" for head in table.heads]
+    body = "".join(f"<tr>{''.join(map(_cell, row, names))}</tr>" for row in table.rows)
+    kind = "wide" + " words" * table.words + " cards" * table.cards
     name = escape(table.name)
     search = ('<input type="search" class="filter" placeholder="filter rows" aria-label="filter rows of '
               f'{name}">' if len(table.rows) > FILTERED else "")  # fmt: skip
-    return (f'<div class="table"><div class="wide{" words" * table.words}" role="region" tabindex="0" aria-label="{name}">'
+    return (f'<div class="table"><div class="{kind}" role="region" tabindex="0" aria-label="{name}">'
             f"<table><thead><tr>{heads}</tr></thead><tbody>{body}</tbody></table></div>"
             f'<div class="tools">{search}<button type="button" class="get" data-get="csv" data-name="{slug(table.name)}">'
             f"CSV</button></div></div>")  # fmt: skip
@@ -85,18 +97,21 @@ def _title(text: str) -> str:
     return f' title="{escape(text)}"' if text else ""
 
 
-def _cell(cell: Cell) -> str:
+def _cell(cell: Cell, head: str) -> str:
     key = ""
     if not isinstance(cell.key, str):
         key = f' data-n="{number(cell.key)}"'
     elif cell.key and cell.key != cell.text:
         key = f' data-key="{escape(cell.key)}"'
     more = f' data-more="{escape(json.dumps({name: number(v) for name, v in cell.more.items()}))}"' if cell.more else ""
+    text = f'<span class="apart">{APART}</span>'.join(map(_said, cell.parts or [cell]))
+    long = ' class="long"' if len(cell.text) > LONG and not (cell.kind or cell.drawn) else ""
+    text = f"<span>{text}</span>" if head and text else text  # a card puts the head beside it
+    return f"<td{long}{head}{key}{more}>{cell.drawn}{text}</td>"
+
+
+def _said(cell: Cell) -> str:
     text = escape(cell.text)
     if cell.href:
         text = f'<a href="{escape(cell.href)}">{text}</a>'
-    if cell.kind:
-        text = f'<span class="badge {cell.kind}">{text}</span>'
-    long = ' class="long"' if len(cell.text) > LONG and not cell.kind and not cell.drawn else ""
-    return f"<td{long}{key}{more}>{cell.drawn}{text}</td>"
-
+    return f'<span class="badge {cell.kind}">{text}</span>' if cell.kind else text

@@ -9,7 +9,24 @@ from html import escape
 from manyheads.experiments.statistics import mean, spread
 from manyheads.experiments.verdict import SHARES
 
-__all__ = ["count", "duration", "each", "escape", "kappa", "power", "score", "with_spread"]
+__all__ = ["METRICS", "count", "duration", "each", "escape", "kappa", "power", "score", "with_spread"]
+
+# what a metric is measured in, and what it is, where its name does not say it
+METRICS: dict[str, tuple[str, str]] = {
+    "cpu_1": ("ms", "milliseconds on the CPU of one example alone"),
+    "cpu_many": ("ms", "milliseconds an example on the CPU, in a batch"),
+    "cpu_train": ("ms", "milliseconds an example on the CPU, in a training step of that batch"),
+    "gpu_1": ("ms", "milliseconds on the GPU of one example alone"),
+    "gpu_many": ("ms", "milliseconds an example on the GPU, in a batch"),
+    "gpu_train": ("ms", "milliseconds an example on the GPU, in a training step of that batch"),
+    "memory": ("GB", "gigabytes that a training step holds, tracked; counted at smoke"),
+    "allocated": ("GB", "gigabytes at the peak of a training step on the GPU"),
+    "counted": ("GB", "gigabytes that a training step holds, by formula"),
+    "skill": ("", "1 for no error, 0 for what the best linear guess reaches"),
+    "seen": ("", "loss on the first training samples"),
+    "deficient": ("", "share of matrices without full rank"),
+    "standard_error": ("", "of the score, from the number of held-out samples"),
+}  # fmt: skip
 
 
 def count(value: float) -> str:
@@ -21,7 +38,9 @@ def count(value: float) -> str:
 
 
 def duration(seconds: float) -> str:
-    """28 s, 3 min 20 s, 2 h 05 min."""
+    """3.8 ms, 28 s, 3 min 20 s, 2 h 05 min."""
+    if seconds < 0.1:
+        return f"{1000 * seconds:.2g} ms"
     if seconds < 100:
         return f"{seconds:.1f} s" if seconds < 10 else f"{seconds:.0f} s"
     minutes, rest = divmod(round(seconds), 60)
@@ -67,4 +86,4 @@ def power(value: float) -> str:
 
 def each(values: Sequence[object]) -> str:
     """One value where all stages agree, or one per stage."""
-    return str(values[0]) if len(set(values)) == 1 else ",".join(map(str, values))
+    return str(values[0]) if len(set(values)) == 1 else ", ".join(map(str, values))

@@ -54,10 +54,12 @@ def forecast(
     """A forecast for each job, on `device` (by default a GPU if there is one) that trains at `tflops`."""
     if tflops is not None and tflops <= 0:
         raise UserError(f"--tflops {tflops}: nothing is trained at that speed; write a number above 0")
+    if threads < 1:
+        raise UserError(f"a run of {threads} threads; write 1 or more")
     kind = torch.device(device).type if device else "cuda" if torch.cuda.is_available() else "cpu"
     speed = 1e12 * (tflops or SPEED.get(kind, SPEED["cuda"]) * (threads if kind == "cpu" else 1))
-    opened = {job.path: Run.open(job.path) if (job.path / "spec.json").is_file() else None for job in jobs}
-    results = {path: run.result for path, run in opened.items() if run is not None}
+    opened = [(job, Run.open(job.path)) for job in jobs if (job.path / "spec.json").is_file()]
+    results = {job.path: run.result for job, run in opened if run.id == job.spec.id}
     taken: dict[str, float] = {}
     for job in jobs:
         result = results.get(job.path)
@@ -91,9 +93,10 @@ def _one(job: Job, done: bool, taken: float | None, kind: str, speed: float, roo
         if samples is None:
             return Forecast(job, done, count, seconds=taken, memory=memory)
     spend = budget(recipe, arch, unit=unit, per_sample=per_sample, samples=samples)
-    if spend.steps is None:
+    seen = spend.samples(recipe)
+    if spend.steps is None or seen is None:
         return Forecast(job, done, count, seconds=spend.seconds, memory=memory)
-    flops = float(spend.steps * recipe.batch * training_flops(arch))
+    flops = float(seen * training_flops(arch))
     layers = sum(stage.depth * len(stage.unit) for stage in arch.stages)
     counted = flops / speed + spend.steps * layers * LAYER.get(kind, LAYER["cuda"])
     return Forecast(job, done, count, spend.steps, flops, counted if taken is None else taken, memory)

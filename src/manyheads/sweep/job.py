@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,6 +13,7 @@ from manyheads.arch.errors import UserError
 from manyheads.runs import Run, RunSpec
 
 Fate = Literal["done", "skipped", "failed", "stopped"]
+LOOK = 0.2  # seconds between two looks, at which Python hears signals
 
 
 @dataclass(frozen=True)
@@ -44,6 +47,17 @@ class Viewer(Protocol):
 
     def close(self) -> None:
         """All are."""
+
+
+def wait_for_others(folder: Path | str, asked: Callable[[], bool]) -> None:
+    """Until nobody else trains a run folder, or this process is `asked` to stop: the worker of a sweep that was killed is
+    still saving, or the same run was started twice."""
+    said = False
+    while Run.open(folder).state == "running" and not asked():
+        if not said:
+            print(f"{folder} is in use by another process; waiting until it ends", file=sys.stderr, flush=True)
+            said = True
+        time.sleep(LOOK)
 
 
 def prepare(jobs: Sequence[Job]) -> list[Run]:

@@ -20,9 +20,11 @@ from typing import cast
 
 from manyheads.arch.errors import UserError
 from manyheads.runs import Run
+from manyheads.runs.lock import held
+from manyheads.runs.state import LOCK
 
 from .child import Child
-from .job import Fate, Job, Outcome, Viewer, carry_out
+from .job import Fate, Job, Outcome, Viewer, carry_out, wait_for_others
 from .view import viewer
 
 TRIES = 2  # of a run whose worker died under it: the second starts from the last checkpoint
@@ -48,6 +50,10 @@ def run(
     another, with its own threads. Asked to stop (Ctrl-C, SIGTERM) every run saves, and `Interrupted` is raised."""
     if workers < 0 or threads < 1:
         raise UserError(f"{workers} workers of {threads} threads; write 0 workers (this process) or more, 1 thread or more")
+    if device is not None:
+        from manyheads.train.parallel import pick_device
+
+        pick_device(device)  # one that is not here would fail every run
     look = look or viewer(bars=workers > 0)
 
     def work(waiting: list[int]) -> dict[int, Outcome]:
@@ -69,6 +75,7 @@ def _here(
     for i in waiting:
         try:
             look.look([jobs[i]])
+            wait_for_others(jobs[i].path, lambda: False)
             train(Run.open(jobs[i].path), device=device, root=root)
             found[i] = Outcome(jobs[i], "done")
         except Stopped as stop:
@@ -149,22 +156,41 @@ class _Pool:
                 i = self.orders.get_nowait()
             except queue.Empty:
                 break
-            outcome = Outcome(self.jobs[i], "failed")
-            for _ in range(TRIES):
-                if child is not None and child.dead:
-                    child.dismiss()
-                    child = None
-                child = child or Child(self.threads)
-                self.running[i] = child
-                if self.asked:  # between the question above and this line
-                    child.stop()
-                outcome, died = self._do(child, i)
-                del self.running[i]
-                if not died or self.asked:
+            while (outcome := self._elsewhere(i)) is None:
+                child, outcome = self._worked(child, i)
+                # a run that failed has let go of its folder: if it is held, somebody else was faster
+                if outcome.fate != "failed" or not held(self.jobs[i].path / LOCK):
                     break
             self.ended.put((i, outcome))
         if child is not None:
             child.dismiss()
+
+    def _elsewhere(self, i: int) -> Outcome | None:
+        """What became of a run that another process had; None where it is still to be done, and nobody else does it."""
+        job = self.jobs[i]
+        try:
+            wait_for_others(job.path, lambda: self.asked > 0)
+            if Run.open(job.path).result is not None:
+                return Outcome(job, "done")
+        except UserError as error:  # the folder was damaged meanwhile
+            return Outcome(job, "failed", str(error))
+        return Outcome(job, "stopped") if self.asked else None
+
+    def _worked(self, child: Child | None, i: int) -> tuple[Child | None, Outcome]:
+        """Have a worker do a run: `child`, or another where it died. The one that did, and what became of the run."""
+        for _ in range(TRIES):
+            if child is not None and child.dead:
+                child.dismiss()
+                child = None
+            child = child or Child(self.threads)
+            self.running[i] = child
+            if self.asked:  # since somebody last looked
+                child.stop()
+            outcome, died = self._do(child, i)
+            del self.running[i]
+            if not died or self.asked:
+                break
+        return child, outcome
 
     def _do(self, child: Child, i: int) -> tuple[Outcome, bool]:
         """Hand over one run; what became of it, and whether the worker died over it."""

@@ -6,7 +6,6 @@ killed is still saving, or the same run was submitted twice.
 
 from __future__ import annotations
 
-import sys
 import time
 from importlib import import_module
 from typing import Any
@@ -15,9 +14,8 @@ from manyheads.arch.errors import UserError
 from manyheads.runs import Run
 
 from .child import Child
+from .job import LOOK, wait_for_others
 from .local import TRIES
-
-LOOK = 0.2  # seconds between two looks, at which Python hears signals
 
 
 class One:
@@ -32,9 +30,11 @@ class One:
         """Train the folder to its end; {"fate": done, failed or stopped, "message": why}."""
         try:
             while True:
-                self._wait()
+                wait_for_others(self.folder, lambda: self.asked)
                 if Run.open(self.folder).result is not None:
                     return {"fate": "done", "message": ""}
+                if self.asked:
+                    return {"fate": "stopped", "message": ""}
                 answer = self._try()
                 # a run that failed has let go of its folder: if it is held, somebody else was faster
                 if answer["fate"] != "failed" or Run.open(self.folder).state != "running":
@@ -50,15 +50,6 @@ class One:
             self.child.stop()
             while Run.open(self.folder).state == "running":
                 time.sleep(LOOK)
-
-    def _wait(self) -> None:
-        """Until nobody holds the folder."""
-        said = False
-        while Run.open(self.folder).state == "running":
-            if not said:
-                print(f"{self.folder} is in use by another process; waiting until it ends", file=sys.stderr, flush=True)
-                said = True
-            time.sleep(LOOK)
 
     def _try(self) -> dict[str, str]:
         """A worker process, replaced when it dies: it goes on from the last checkpoint."""

@@ -103,12 +103,18 @@ def _each_once(root: Path, runs: Iterable[RunSpec]) -> list[RunSpec]:
     is skipped, and told of."""
     same: dict[str, list[tuple[RunSpec, str]]] = {}
     for spec in runs:
-        path = folder(root, spec)
-        state = Run.open(path).state if (path / "spec.json").is_file() else "new"
-        same.setdefault(spec.id, []).append((spec, state))
+        same.setdefault(spec.id, []).append((spec, _state(folder(root, spec))))
     out = []
     for group in same.values():
         done = [spec for spec, state in group if state == "done"]
         begun = [spec for spec, state in group if state in ("running", "stopped", "failed")]
         out += done or (begun or [spec for spec, _ in group])[:1]
     return out
+
+
+def _state(path: Path) -> str:
+    """How the run in a folder stands; a damaged one is refused, since nothing can be trained over it."""
+    try:
+        return Run.open(path).state if (path / "spec.json").is_file() else "new"
+    except UserError as error:
+        raise UserError(f"{error}; once {path} is moved away, its run starts anew") from None

@@ -30,6 +30,7 @@ NOTE = "job.json"  # in a run folder: which job trains it
 ARRAY = 1000  # jobs of an array; Slurm's own limit is 1001 unless a cluster changed it
 MINUTES = 240  # of a job; one that needs more is queued again
 TIMES_UP = 100  # how often a job may be queued again because its time was up
+CLUSTERS = ("slurm", "local")
 PAUSE = 1.0  # seconds between two looks at the jobs
 LINGER = 60.0  # seconds after a run was stopped from outside, in which Slurm says what is to come
 GONE = ("UNKNOWN", "NO PROCESS AND NO RESULT")  # states of a job that nobody knows any more
@@ -79,6 +80,8 @@ def run(
     instead. Asked to stop, it leaves the jobs where they are and raises `Detached`."""
     if threads < 1 or (workers is not None and workers < 1):
         raise UserError(f"{workers} workers of {threads} threads; write 1 or more of each")
+    if cluster not in CLUSTERS:
+        raise UserError(f"cluster {cluster}: write slurm, or local to try it on this machine without Slurm")
     executor = _executor(folder, cluster, workers, device, threads, dict(options or {}))
     orders = (device, None if root is None else str(root.resolve()), threads)
     most = (workers or 2) if cluster == "local" else ARRAY

@@ -33,7 +33,8 @@ def told(outcome: Outcome) -> str:
         metric, seconds = result.get("better", [""])[0], result.get("timing", {}).get("seconds")
         value = result.get("score", {}).get(metric)
         score = "" if value is None else f", {metric} {value:.4g}"
-        return f"{name}: done{score}" + ("" if seconds is None else f", {seconds:.0f} s of training")
+        doing = "training" if result.get("steps") else "measuring"
+        return f"{name}: done{score}" + ("" if seconds is None else f", {seconds:.0f} s of {doing}")
     return f"{name}: {outcome.fate}" + (f": {outcome.message}" if outcome.message else "")
 
 

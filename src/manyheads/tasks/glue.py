@@ -33,8 +33,8 @@ class Glue:
     Rows are <cls> A <sep> B <sep>, a single sentence with an empty B, cut to `tokens`. `data` is the folder that holds
     CoLA, SST-2, ...; `tokenizer` a name of `data.text.vocabulary`, or shards:NAME for that of a corpus, of `vocab` ids (to
     be stated where the name does not tell). `segments` marks B with type 1, for models that have types. `weights` is the
-    sha256 of the weights that fine-tuning starts from (`train.start`): it belongs to what the run is. `limit` and
-    `test_limit` keep the first so many examples."""
+    sha256 of the weights that fine-tuning starts from (`train.start`): it belongs to what the run is; `scratch` are those
+    that the seed draws. `limit` and `test_limit` keep the first so many examples."""
 
     task: str = "rte"
     data: str = "glue"
@@ -54,8 +54,8 @@ class Glue:
                 between(f"Glue.{name}", getattr(self, name), 1, whole=True)
         if self.vocab is None and self.tokenizer not in SIZES:
             raise UserError(f"Glue.tokenizer is {self.tokenizer!r}, whose size its name does not tell; write vocab=...")
-        if self.weights and not re.fullmatch("[0-9a-f]{64}", self.weights):
-            raise UserError(f"Glue.weights is {self.weights[:20]!r}; write the sha256 of a model.safetensors, or nothing")
+        if self.weights and not re.fullmatch("[0-9a-f]{64}|scratch", self.weights):
+            raise UserError(f"Glue.weights is {self.weights[:20]!r}; write the sha256 of a model.safetensors, or scratch")
         if not isinstance(self.segments, bool):
             raise UserError(f"Glue.segments is {self.segments!r}; write True or False")
 

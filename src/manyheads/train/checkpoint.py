@@ -15,7 +15,7 @@ import shutil
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from torch import Tensor
@@ -43,7 +43,8 @@ class Sizes:
 
 @dataclass(frozen=True)
 class Note:
-    """What a checkpoint knows beside its tensors. `told` is the last step that the log has told of."""
+    """What a checkpoint knows beside its tensors. `told` is the last step that the log has told of; `samples` is 0 where
+    they are as many as steps times the batch."""
 
     run: str
     step: int
@@ -51,6 +52,7 @@ class Note:
     elapsed: float
     processes: int
     sizes: Sizes
+    samples: int = field(default=0, metadata={"later": True})
     schema: int = SCHEMA
 
 

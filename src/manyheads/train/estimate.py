@@ -62,5 +62,7 @@ def estimate(
     if spend.steps is None:
         assert spend.seconds is not None
         return Estimate(count, None, None, None, rows, memory, unfused, spend.seconds)
-    flops = float(spend.steps * recipe.batch * training_flops(arch))
-    return Estimate(count, spend.steps, spend.steps * recipe.batch, flops, rows, memory, unfused, flops / speed)
+    total = spend.samples(recipe)
+    assert total is not None
+    flops = float(total * training_flops(arch))
+    return Estimate(count, spend.steps, total, flops, rows, memory, unfused, flops / speed)

@@ -44,7 +44,8 @@ def save_model(run: Run, model: nn.Module, average: Average | None, ranks: Ranks
 
 
 def result(
-    run: Run, recipe: Recipe, work: Work, ranks: Ranks, *, steps: int, seconds: float, waited: float = 0.0
+    run: Run, recipe: Recipe, work: Work, ranks: Ranks, *, steps: int, samples: int, seconds: float,
+    waited: float = 0.0,
 ) -> dict[str, Any]:
     """What came of a run. Everything but `timing` is the same whenever the run is repeated; there, `waited` is the share of
     the time since the last start that went by waiting for data."""
@@ -53,7 +54,6 @@ def result(
     scores = [{name: value for name, value in record.items() if name not in ("kind", "samples")} for record in records]
     sign = 1 if direction == "up" else -1
     best = max(scores, key=lambda found: _rank(found[metric], sign))  # the first of equals
-    samples = steps * recipe.batch
     units = {work.unit: samples * work.per_sample}
     return {
         "score": {name: value for name, value in scores[-1].items() if name != "step"},

@@ -7,15 +7,13 @@ scores) and, where training went wrong, `diverged`. spectra.jsonl has one record
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
 import torch
 
 from manyheads import tasks
-from manyheads.arch.errors import UserError
 from manyheads.conditioning.monitor import Reading
 from manyheads.conditioning.probe import probe
 from manyheads.runs import Run
@@ -37,9 +35,10 @@ from .place import place
 from .progress import Style, Watch, watch
 from .recipe import Recipe
 from .schedule import beta1, factor
+from .start import started
 from .state import State
 from .step import make_step, numerics, uses_half
-from .stop import Asked, Stopped, listening
+from .stop import Asked, Stopped, held, listening
 
 STATUS_EVERY = 2.0  # seconds
 COLD = 5  # steps of a process that compile and record: no measure of a model's speed, so the clock stands still
@@ -48,24 +47,26 @@ TOLERATED = 0.05  # of the time, waiting for data
 
 def train(
     run: Run, *, device: torch.device | str | None = None, parallel: Parallel = "none", progress: Style | Watch = "auto",
-    root: Path | None = None, quiet: bool = False, events: bool = False,
+    root: Path | None = None, quiet: bool = False, events: bool = False, weights: Path | str | None = None,
 ) -> dict[str, Any]:  # fmt: skip
     """Train `run` to the end of its budget and give its result; a finished run gives it at once.
 
     It starts where the newest checkpoint stands. Asked to stop by SIGTERM or SIGINT it finishes the step, saves, and
-    raises `Stopped`. `root` is where data lies, `events` writes TensorBoard events into the run folder."""
+    raises `Stopped`. `root` is where data lies, `events` writes TensorBoard events into the run folder; `weights` is the
+    folder of the model that a fine-tuning run starts from (`train.start`)."""
     if (done := run.result) is not None:
         return done
     recipe = Recipe.from_dict(run.spec.recipe)
     task = tasks.from_dict(run.spec.task)
     task.check(run.spec.arch)
+    started(run, task, weights)
     if isinstance(task, Measurement):
         with joined("none", device) as ranks, held(run, ranks):
             return measured(run, task, ranks)
     with joined(parallel, device) as ranks, held(run, ranks), listening() as asked, numerics(recipe, ranks.device):
         ranks.check(recipe.batch, recipe.accumulate)
         with explained(run.spec.arch, recipe, ranks):
-            work = task.open(ranks.device, run.spec.seed, recipe.batch, root=root)
+            work = task.open(ranks.device, run.spec.seed, recipe.dealt, root=root)
             spend = budget(recipe, run.spec.arch, unit=work.unit, per_sample=work.per_sample, samples=work.samples)
             style = "none" if quiet or not ranks.first else progress
             look = watch(style, run.path.name, spend, work.unit, run.path / "events" if events and ranks.first else None)
@@ -73,26 +74,6 @@ def train(
                 return Session(run, recipe, work, spend, ranks, look, asked).train()
             finally:
                 look.close()
-
-
-@contextmanager
-def held(run: Run, ranks: Ranks) -> Iterator[None]:
-    """The run folder for these processes alone; how training ended badly is written into its status."""
-    if not ranks.first:
-        yield
-        return
-    with run.locked():
-        try:
-            yield
-        except Stopped:
-            raise
-        except BaseException as error:
-            state = "stopped" if isinstance(error, KeyboardInterrupt) else "failed"
-            step = (run.status or {}).get("step")
-            with suppress(UserError):  # a full disk, perhaps the very reason
-                if run.result is None:
-                    run.write_status(state=state, step=getattr(error, "step", step), message=str(error))
-            raise
 
 
 class Session:
@@ -116,7 +97,13 @@ class Session:
         self.cold = COLD if ranks.device.type == "cuda" else 0
         self.numbers: dict[str, float] = {}  # the latest, for people
         self.probing = work.probe_batch(recipe.probe_samples) if recipe.probe_every else None
-        self.began, self.since, self.status_at = self.elapsed, (self.state.step, self.elapsed), 0.0
+        self.seen = {self.state.step: self.samples}  # before each step since the last log
+        self.began, self.since, self.status_at = self.elapsed, (self.samples, self.elapsed), 0.0
+
+    @property
+    def samples(self) -> int:
+        """Samples seen so far."""
+        return self.state.samples if self.recipe.ramp else self.state.step * self.recipe.batch
 
     def train(self) -> dict[str, Any]:
         """Step by step to the end of the budget."""
@@ -146,12 +133,14 @@ class Session:
     def make_step(self) -> None:
         """One step at the learning rate of this moment."""
         state, recipe = self.state, self.recipe
-        now = self.budget.now(state.step, self.elapsed)
+        now, parts = self.budget.now(state.step, self.elapsed), self.budget.parts(recipe, state.step, self.elapsed)
         self.lr = recipe.lr * factor(recipe.schedule, now)
         set_lr(state.optimizer, self.lr, beta1(recipe.schedule, now))
         with self.clock.stopped() if self.cold else nullcontext():
-            state.losses.put(state.step, self.step(state.step))
+            state.losses.put(state.step, self.step(state.step, parts, self.samples // recipe.rows))
         state.step += 1
+        state.samples += parts * recipe.rows if recipe.ramp else 0
+        self.seen[state.step] = self.samples
         self.cold = max(0, self.cold - 1)
         self.clock.pace()
 
@@ -166,14 +155,15 @@ class Session:
         mean = self.mean_loss()
         state.losses.told(state.step)
         elapsed = self.clock.read()
-        steps, seconds = state.step - self.since[0], elapsed - self.since[1]
-        rate = steps * self.recipe.batch * self.work.per_sample / max(seconds, 1e-9)
-        self.since = state.step, elapsed
+        rate = (self.samples - self.since[0]) * self.work.per_sample / max(elapsed - self.since[1], 1e-9)
+        self.since = self.samples, elapsed
         if mean is not None:
-            self.write({"kind": "train", "loss": mean, "lr": self.lr})
+            grown = {"batch": self.samples - self.seen[state.step - 1]} if self.recipe.ramp else {}
+            self.write({"kind": "train", "loss": mean, "lr": self.lr} | grown)
             self.run_line("timings", {"step": state.step, "seconds": elapsed, "rate": rate})
             self.numbers["loss"] = mean
             self.watch.record(state.step, {"train/loss": mean, "train/lr": self.lr})
+        self.seen = {state.step: self.samples}
         self.watch.move(state.step, self.budget.progress(state.step, elapsed), rate, self.numbers)
         if time.monotonic() - self.status_at > STATUS_EVERY:
             self.status()
@@ -218,7 +208,7 @@ class Session:
     def write(self, record: dict[str, Any], step: int | None = None) -> None:
         """A line of metrics, at this step unless another is given."""
         at = self.state.step if step is None else step
-        self.run_line("metrics", {"step": at, "samples": at * self.recipe.batch} | record)
+        self.run_line("metrics", {"step": at, "samples": self.seen[at]} | record)
 
     def run_line(self, name: str, record: dict[str, Any]) -> None:
         """A line in one of the run's files, by the first process alone."""
@@ -242,7 +232,8 @@ class Session:
             waited = self.work.waited / max(self.elapsed - self.began, 1e-9)
             if waited > TOLERATED:
                 self.watch.say(f"{100 * waited:.0f} % of the time went by waiting for data: its input does not keep up")
-            found = result(run, self.recipe, self.work, self.ranks, steps=state.step, seconds=self.elapsed, waited=waited)
+            found = result(run, self.recipe, self.work, self.ranks, steps=state.step, samples=self.samples,
+                           seconds=self.elapsed, waited=waited)  # fmt: skip
             self.status()
             run.finish(found)
             checkpoint.clear(run.checkpoints)

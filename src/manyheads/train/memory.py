@@ -66,6 +66,8 @@ def advice(arch: Arch, recipe: Recipe, room: float, ranks: Ranks) -> str:
     ways = [n for n in range(1, recipe.batch + 1) if recipe.batch % (2 * n * ranks.world) == 0]
     parts = next((n for n in ways if recipe.batch // (n * ranks.world) <= fits), None)
     same = "" if parts is None else f"accumulate={parts}, which gives the same training but for batch norms, or "
+    if recipe.ramp and parts is not None:
+        same = f"accumulate={parts}, with which the batch also begins at {recipe.batch // parts}, or "
     return f"{told}; by the memory formula {fits} do: write {same}batch={fits * pieces}"
 
 

@@ -40,12 +40,13 @@ class Basis:
 class Recipe:
     """How a model is trained.
 
-    `batch` is the whole batch of a step, over all processes and all `accumulate` parts. `decay` says which parameters
-    `weight_decay` reaches: `matrices` leaves out biases, norms, layer scales, positions, class tokens and embedding
-    tables. `clip` is the largest norm of a gradient, `ema` the decay of averaged weights, which are then the ones
-    evaluated and saved; 0 turns either off. `precision` auto is bf16 autocast on a GPU and fp32 on a CPU; `compile` auto
-    is on on a GPU, and so is `capture`, which records a step there and replays it as one launch. `deterministic` gives up
-    what is faster and not bit-equal on a GPU.
+    `batch` is the whole batch of a step, over all processes and all `accumulate` parts. With `ramp` it grows: the first
+    step takes one part, and over the first `ramp` of the run steps take ever more, up to all of them (`train.ramp`).
+    `decay` says which parameters `weight_decay` reaches: `matrices` leaves out biases, norms, layer scales, positions,
+    class tokens and embedding tables. `clip` is the largest norm of a gradient, `ema` the decay of averaged weights, which
+    are then the ones evaluated and saved; 0 turns either off. `precision` auto is bf16 autocast on a GPU and fp32 on a
+    CPU; `compile` auto is on on a GPU, and so is `capture`, which records a step there and replays it as one launch.
+    `deterministic` gives up what is faster and not bit-equal on a GPU.
 
     A cadence is a number of steps from 1 on, a fraction of the run below 1 (0.1: ten times), and 0 for never; evaluation
     happens at the end in any case, the probe also at step 0 and at the end; `probe_detail` and `probe_jacobian` have it
@@ -62,6 +63,7 @@ class Recipe:
     decay: Literal["matrices", "all"] = "matrices"
     clip: float = 1.0
     accumulate: int = 1
+    ramp: float = field(default=0.0, metadata={"later": True})
     ema: float = 0.0
     rates: Rates = Rates()
     precision: Precision = "auto"
@@ -79,7 +81,7 @@ class Recipe:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "betas", tuple(map(float, self.betas)))
-        for name in ("lr", "eps", "weight_decay", "clip", "ema", "explode", "evaluate_every", "probe_every",
+        for name in ("lr", "eps", "weight_decay", "clip", "ramp", "ema", "explode", "evaluate_every", "probe_every",
                      "checkpoint_every"):  # fmt: skip
             object.__setattr__(self, name, float(getattr(self, name)))
         for name in ("batch", "accumulate", "log_every", "probe_samples"):
@@ -97,6 +99,23 @@ class Recipe:
         if self.batch % self.accumulate:
             better = max(1, round(self.batch / self.accumulate)) * self.accumulate
             raise UserError(f"a batch of {self.batch} does not split into {self.accumulate} parts; write batch={better}")
+        _check("ramp", self.ramp, 0 <= self.ramp <= 1, "the fraction of the run in which the batch grows, or 0 for none")
+        if self.ramp and self.accumulate == 1:
+            raise UserError(f"recipe.ramp is {self.ramp} and accumulate 1: a batch grows by parts, and this one has "
+                            "a single part; write accumulate=2 or more, so that a part is what the first step takes")
+        if self.ramp and self.capture == "on":
+            raise UserError(f"recipe.ramp is {self.ramp} and capture on: a recorded step takes the same batch each time; "
+                            "write capture=auto, or ramp=0")
+
+    @property
+    def rows(self) -> int:
+        """Samples in one part of the batch, over all processes."""
+        return self.batch // self.accumulate
+
+    @property
+    def dealt(self) -> int:
+        """Samples that data is dealt in: whole batches, or parts where the batch grows."""
+        return self.rows if self.ramp else self.batch
 
     def to_dict(self) -> dict[str, Any]:
         """This recipe as plain JSON values."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from manyheads.nn.rates import Rates
-from manyheads.tasks import LanguageModel, MaskedLanguage
+from manyheads.tasks import Glue, LanguageModel, MaskedLanguage
 
 from .recipe import Basis, Recipe
 from .schedule import Schedule
@@ -50,17 +50,18 @@ def stories_proper_task(data: str = "shards:tinystories", tokens: int = 64) -> L
 DAY = Basis("seconds", 24 * 3600)
 
 
-def crammed(basis: Basis = DAY, batch: int = 4096, rows: int = 128) -> Recipe:
+def crammed(basis: Basis = DAY, batch: int = 8192, rows: int = 128) -> Recipe:
     """Crammed BERT's pretraining (2212.14034): AdamW 1e-3, betas 0.9 and 0.98, eps 1e-12, decay 0.01, clipped at 0.5, and a
-    triangle over the budget that starts at a quarter, peaks at three quarters and ends at 0. No dropout.
+    triangle over the budget that starts at a quarter, peaks at three quarters and ends at 0. The batch grows from `rows`
+    to 8,192 over the first 60 % of the budget. No dropout.
 
     The original's budget is 24 hours of wall-clock time, in which a shallower model sees more tokens: for equal tokens
-    write `Basis("tokens", ...)`. Its batch grows from 128 to 8,192 over the first 60 % of the time; here it is constant,
-    4,096 (the original's mean over the time is 5,734), in parts of `rows`. fp16 there, bfloat16 here."""
+    write `Basis("tokens", ...)`, with which rate and batch go by tokens, too. fp16 there, bfloat16 here."""
+    parts = max(1, batch // rows)
     return Recipe(
         batch=batch, basis=basis, lr=1e-3, schedule=Schedule("triangle", warmup=0.75, start=0.25), betas=(0.9, 0.98),
-        eps=1e-12, weight_decay=0.01, clip=0.5, accumulate=max(1, batch // rows), evaluate_every=0.05,
-        checkpoint_every=0.02,
+        eps=1e-12, weight_decay=0.01, clip=0.5, accumulate=parts, ramp=0.6 if parts > 1 else 0.0,
+        evaluate_every=0.05, checkpoint_every=0.02,
     )  # fmt: skip
 
 
@@ -79,8 +80,9 @@ def glue() -> Recipe:
 
 
 # what a person may write for --recipe: the recipe, and the task that belongs to it
-NAMED: dict[str, tuple[Callable[[], Recipe], Callable[[], LanguageModel | MaskedLanguage]]] = {
+NAMED: dict[str, tuple[Callable[[], Recipe], Callable[[], LanguageModel | MaskedLanguage | Glue]]] = {
     "stories_repository": (stories_repository, stories_repository_task),
     "stories": (stories_proper, stories_proper_task),
     "crammed": (crammed, crammed_task),
+    "glue": (glue, Glue),
 }

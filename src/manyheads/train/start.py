@@ -1,5 +1,8 @@
 """Fine-tuning: a run that starts from trained weights. They become its checkpoint of step 0, from which `train` goes on,
-so that stopping, resuming and several processes work as ever."""
+so that stopping, resuming and several processes work as ever.
+
+A task that fine-tunes says in its field `weights` which ones: their sha256, or `scratch`. `train` has them given to it, or
+finds them in the folders beside the run, and refuses to start from any others."""
 
 from __future__ import annotations
 
@@ -15,16 +18,18 @@ from manyheads.arch.errors import UserError
 from manyheads.data.text.documents import digest
 from manyheads.models.store import RECORD, WEIGHTS, read_weights
 from manyheads.runs import Run
+from manyheads.tasks import Task
 
 from . import checkpoint
 from .average import Average
 from .guard import Losses
-from .loop import train
 from .optimizer import adamw, prepare
 from .parallel import Ranks
 from .place import place
 from .recipe import Recipe
 from .state import State
+
+SCRATCH = "scratch"
 
 
 def weights_digest(model: Path | str) -> str:
@@ -37,8 +42,49 @@ def weights_digest(model: Path | str) -> str:
 
 def finetune(run: Run, model: Path | str, **how: Any) -> dict[str, Any]:
     """Train `run` from the weights in the folder `model`; `how` as in `train`. Called again, it goes on."""
-    begin(run, model)
-    return train(run, **how)
+    from .loop import train  # which asks this module where a run starts
+
+    return train(run, weights=model, **how)
+
+
+def started(run: Run, task: Task, model: Path | str | None = None) -> None:
+    """Have a run whose task names weights begin with these: those in the folder `model`, or in a folder beside the run. One
+    that has begun is left as it is; a task that names none is refused, unless it says `scratch`."""
+    stated = getattr(task, "weights", None)
+    if stated in (None, SCRATCH):
+        if model is not None:
+            why = "has no field `weights`" if stated is None else "says weights='scratch'"
+            raise UserError(f"weights were given, {model}, and the task {type(task).__name__} {why}; leave them out")
+        return
+    if run.result is not None or os.environ.get("RANK", "0") != "0":  # of several processes the first one writes
+        return
+    if model is not None:
+        begin(run, model)
+        return
+    if checkpoint.newest(run.checkpoints, run.id, lambda _: None, Ranks(torch.device("cpu"))) is not None:
+        return
+    named(task)
+    source = beside(run, stated)
+    if source is None:
+        raise UserError(f"{run.path} starts from weights of sha256 {stated[:12]}, and no folder beside it has these; say "
+                        "where they are: --weights FOLDER (in Python `train(run, weights=FOLDER)`)")
+    begin(run, source)
+
+
+def named(task: Task) -> None:
+    """Refuse a task that fine-tunes and does not say what."""
+    if getattr(task, "weights", None) == "":
+        raise UserError(f"{type(task).__name__} fine-tunes trained weights, and this task names none; write --weights "
+                        f"FOLDER (in Python weights=weights_digest(FOLDER)), or weights={SCRATCH!r} for random ones")
+
+
+def beside(run: Run, stated: str) -> Path | None:
+    """The folder of a saved model, or of a run that has one, next to `run` whose weights have this sha256."""
+    for folder in sorted(run.path.parent.iterdir()):
+        for model in (folder / "model", folder):
+            if (model / RECORD).is_file() and (model / WEIGHTS).is_file() and digest(model / WEIGHTS) == stated:
+                return model
+    return None
 
 
 def begin(run: Run, model: Path | str) -> None:

@@ -28,6 +28,7 @@ class State:
     average: Average | None
     losses: Losses
     step: int = 0
+    samples: int = 0  # where the batch grows, those that were seen; else steps tell
 
     def tensors(self) -> dict[str, Tensor]:
         """Everything a checkpoint stores, by name; under FSDP each process's part of it."""
@@ -45,7 +46,7 @@ class State:
             for lines in (run.metrics, run.spectra, run.timings):
                 lines.flush()
             sizes = checkpoint.Sizes(run.metrics.size(), run.spectra.size(), run.timings.size())
-        note = checkpoint.Note(run.id, self.step, self.losses.read_to, elapsed, self.ranks.world, sizes)
+        note = checkpoint.Note(run.id, self.step, self.losses.read_to, elapsed, self.ranks.world, sizes, self.samples)
         checkpoint.save(run.checkpoints, self.tensors() | {"losses": self.ranks.stack(self.losses.kept)}, note, self.ranks)
 
     def resume(self, say: Callable[[str], None]) -> float:
@@ -66,6 +67,6 @@ class State:
         checkpoint.load(path, self.tensors() | {"losses": kept}, ranks)
         # another number of processes: no row is anybody's own, and their mean is what the log wants
         self.losses.kept.copy_(kept[ranks.rank] if note.processes == ranks.world else kept.mean(dim=0))
-        self.step, self.losses.read_to = note.step, note.told
+        self.step, self.samples, self.losses.read_to = note.step, note.samples, note.told
         say(f"going on from step {note.step}")
         return note.elapsed

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 import torch.distributed as dist
@@ -21,7 +21,12 @@ from .parallel import Ranks, clip
 from .place import wrapped
 from .recipe import Recipe
 
-Step = Callable[[int], Tensor]
+
+class Step(Protocol):
+    """Makes a step and gives its loss."""
+
+    def __call__(self, index: int, parts: int = ..., first: int = ...) -> Tensor:
+        """Step number `index`. Where the batch grows, of `parts` parts, the first of which is part `first` of the run."""
 
 
 def make_step(
@@ -32,7 +37,6 @@ def make_step(
 
     It reads the learning rate from the optimizer's tensor; nothing else outside it changes from step to step. Random
     numbers inside the model are a function of (seed, step, rank, part), so that a resumed run draws what it would have."""
-    parts = recipe.accumulate
     half = uses_half(recipe, ranks.device)
     half_stream(model, half)
     caller = wrapped(model, ranks)
@@ -40,7 +44,7 @@ def make_step(
 
     def forward(*batch: Tensor) -> Tensor:
         with autocast(ranks.device, half):
-            return work.loss(caller, *batch) / parts
+            return work.loss(caller, *batch)
 
     if uses_compile(recipe, ranks.device):
         if ranks.kind == "fsdp":  # a graph ends where FSDP gathers: at the blocks
@@ -53,11 +57,13 @@ def make_step(
     parameters = list(model.parameters())
     alone = [parameter for parameter in parameters if parameter.ndim == 0] if ranks.kind == "fsdp" else []
 
-    def gradient(index: int, part: int, batch: tuple[Tensor, ...]) -> Tensor:
+    def gradient(index: int, part: int, parts: int, batch: tuple[Tensor, ...]) -> Tensor:
         if noisy:
             reseed(ranks.device, seed, index, ranks.rank, part)
         with _held_back(caller, ranks, part + 1 < parts):
             loss = forward(*batch)
+            if parts > 1:
+                loss = loss / parts  # out here: what is compiled knows of no number of parts
             loss.backward()
         return loss.detach()
 
@@ -81,14 +87,17 @@ def make_step(
 
     recorded = Captured(whole) if captures(recipe, ranks) else None
 
-    def step(index: int) -> Tensor:
-        batches = (work.batch(index, ranks.rows(recipe.batch, part, parts)) for part in range(parts))
+    def step(index: int, parts: int = recipe.accumulate, first: int = 0) -> Tensor:
+        if recipe.ramp:
+            batches = (work.batch(first + part, ranks.rows(recipe.dealt, 0, 1)) for part in range(parts))
+        else:
+            batches = (work.batch(index, ranks.rows(recipe.batch, part, parts)) for part in range(parts))
         if recorded is not None:
             batch = next(batches)
             if noisy:
                 reseed(ranks.device, seed, index, ranks.rank, 0)
             return recorded(*batch)
-        losses = [gradient(index, part, batch) for part, batch in enumerate(batches)]
+        losses = [gradient(index, part, parts, batch) for part, batch in enumerate(batches)]
         update()
         return sum(losses[1:], losses[0])
 

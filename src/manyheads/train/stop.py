@@ -1,13 +1,22 @@
-"""Being asked to stop: SIGTERM, as schedulers send it, and SIGINT. The step is finished and saved, then training ends."""
+"""Being asked to stop: SIGTERM, as schedulers send it, and SIGINT. The step is finished and saved, then training ends; how
+it ended badly is written into the run's status."""
 
 from __future__ import annotations
 
 import signal
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import FrameType
+from typing import TYPE_CHECKING
+
+from manyheads.arch.errors import UserError
+
+if TYPE_CHECKING:
+    from manyheads.runs import Run
+
+    from .parallel import Ranks
 
 ASKING = (signal.SIGTERM, signal.SIGINT)
 
@@ -48,3 +57,23 @@ def listening() -> Iterator[Asked]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+
+
+@contextmanager
+def held(run: Run, ranks: Ranks) -> Iterator[None]:
+    """The run folder for these processes alone; how training ended badly is written into its status."""
+    if not ranks.first:
+        yield
+        return
+    with run.locked():
+        try:
+            yield
+        except Stopped:
+            raise
+        except BaseException as error:
+            state = "stopped" if isinstance(error, KeyboardInterrupt) else "failed"
+            step = (run.status or {}).get("step")
+            with suppress(UserError):  # a full disk, perhaps the very reason
+                if run.result is None:
+                    run.write_status(state=state, step=getattr(error, "step", step), message=str(error))
+            raise

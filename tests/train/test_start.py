@@ -1,0 +1,123 @@
+"""A run that fine-tunes starts from the weights its task names, wherever it is trained from, or not at all."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from manyheads.arch.errors import UserError
+from manyheads.arch.families import crammed_bert
+from manyheads.cli import main
+from manyheads.data.text.glue import glue_set
+from manyheads.models.build import build
+from manyheads.models.store import save
+from manyheads.runs import Run, RunSpec
+from manyheads.tasks import Glue, to_dict
+from manyheads.train.loop import train
+from manyheads.train.start import finetune, weights_digest
+from tests.tasks.glue_files import write
+from tests.train.tiny import spec, together, traces
+from tests.train.workers import train_together
+
+ENCODER = crammed_bert(32, 1, 2, 16, 48, vocab=2048, tokens=24)
+STILL: dict[str, Any] = {"batch": 8, "basis": {"kind": "steps", "amount": 2}, "lr": 1e-12, "weight_decay": 0.0}
+LEARNS = STILL | {"lr": 1e-3, "basis": {"kind": "steps", "amount": 4}, "probe_every": 2, "probe_samples": 2}
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    """A GLUE folder, and a pretrained model among runs."""
+    write(tmp_path, glue_set("rte"), train=32, held=12)
+    save(build(ENCODER, seed=3), tmp_path / "runs" / "pretrained" / "model")
+    return tmp_path
+
+
+def made(root: Path, name: str, recipe: dict[str, Any] = STILL, **fields: Any) -> Run:
+    """A fine-tuning run."""
+    task = Glue("rte", tokenizer="stories", tokens=24, **fields)
+    return Run.create(root / "runs" / name, RunSpec(task.fit(ENCODER), to_dict(task), recipe, 1))
+
+
+def kept(run: Run) -> bool:
+    """Whether the trained encoder is the pretrained one: a rate of 1e-12 moves nothing."""
+    source, now = build(ENCODER, seed=3).state_dict(), load_file(run.model / "model.safetensors")
+    shared = [name for name in now if name in source and not name.startswith("head.")]
+    assert len(shared) > 5
+    return all(torch.allclose(now[name], source[name], rtol=0, atol=1e-8) for name in shared)
+
+
+def test_a_plain_train_starts_from_the_weights_named_which_it_finds_beside_the_run(root: Path) -> None:
+    run = made(root, "rte", weights=weights_digest(root / "runs/pretrained/model"))
+    train(run, device="cpu", progress="none", root=root)
+    assert kept(run)
+    drawn = made(root, "drawn", weights="scratch")
+    train(drawn, device="cpu", progress="none", root=root)
+    assert not kept(drawn)
+
+
+def test_it_writes_what_a_run_given_the_folder_writes(root: Path) -> None:
+    stated = weights_digest(root / "runs/pretrained/model")
+    train(made(root, "plain", LEARNS, weights=stated), device="cpu", progress="none", root=root)
+    finetune(made(root, "given", LEARNS, weights=stated), root / "runs/pretrained/model", device="cpu", progress="none",
+             root=root)  # fmt: skip
+    assert traces(root / "runs/plain") == traces(root / "runs/given")
+
+
+def test_several_processes_start_from_them_too(root: Path) -> None:
+    run = made(root, "rte", data=str(root / "glue"), weights=weights_digest(root / "runs/pretrained/model"))
+    together(2, train_together, str(run.path), run.spec.to_dict(), "ddp")
+    assert kept(run)
+
+
+def test_without_them_nothing_is_trained(root: Path) -> None:
+    with pytest.raises(UserError, match=r"names none; write --weights FOLDER .*, or weights='scratch' for"):
+        train(made(root, "none"), device="cpu", progress="none", root=root)
+    lost = made(root, "lost", weights="ab" * 32)
+    with pytest.raises(UserError, match="starts from weights of sha256 abababababab, and no folder beside it has these"):
+        train(lost, device="cpu", progress="none", root=root)
+    with pytest.raises(UserError, match=r"has sha256 .*, and the run's task says weights='abababababab'"):
+        train(lost, device="cpu", progress="none", root=root, weights=root / "runs/pretrained/model")
+    for name in ("none", "lost"):
+        assert not (root / "runs" / name / "metrics.jsonl").exists()
+        assert not list((root / "runs" / name).glob("checkpoint/*"))
+
+
+def test_weights_for_what_starts_from_none_are_refused(root: Path) -> None:
+    with pytest.raises(UserError, match="Blobs has no field `weights`; leave them out"):
+        train(Run.create(root / "blobs", spec()), device="cpu", progress="none", weights=root)
+    with pytest.raises(UserError, match="Glue says weights='scratch'; leave them out"):
+        train(made(root, "s", weights="scratch"), device="cpu", progress="none", weights=root)
+
+
+def test_the_command_takes_the_weights_of_a_run(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It states their digest in the task, and the same command goes on; without them nothing is written."""
+    monkeypatch.chdir(root)
+    small = ["--set", "task.tokenizer=stories", "--set", "task.tokens=24", "--steps", "2", "--batch", "8", "--lr", "1e-12",
+             "--device", "cpu", "--data-root", ".", "--quiet"]  # fmt: skip
+    command = ["train", "runs/pretrained/model", "--recipe", "glue", *small, "--out", "mine"]
+    with pytest.raises(SystemExit) as left:
+        main(command)
+    assert left.value.code == 2
+    assert not (root / "mine").exists()
+    with pytest.raises(SystemExit) as left:
+        main([*command, "--weights", "runs/pretrained"])
+    assert left.value.code == 0
+    run = Run.open(root / "mine")
+    assert run.spec.task["weights"] == weights_digest(root / "runs/pretrained/model")
+    assert run.spec.recipe["rates"]["dropout"] == 0.1
+    assert kept(run)
+
+
+def test_a_task_is_learned_by_the_loop_from_pretrained_weights(root: Path) -> None:
+    """Well below the constant guess, whose loss is about ln 2."""
+    write(root / "more", glue_set("rte"), train=160, held=40)
+    learns = {"batch": 32, "basis": {"kind": "steps", "amount": 120}, "lr": 5e-3, "betas": [0.9, 0.98]}
+    run = made(root, "rte", learns, weights=weights_digest(root / "runs/pretrained/model"))
+    result = train(run, device="cpu", progress="none", root=root / "more")
+    assert 0.65 < result["trivial"]["loss"] < 0.75
+    assert result["score"]["loss"] < 0.35
+    assert result["score"]["accuracy"] > 0.85
