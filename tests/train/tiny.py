@@ -52,7 +52,7 @@ class Blobs:
 class Blobbing:
     """Batches of a step are drawn whole and cut, so that they do not depend on who asks for which rows."""
 
-    unit, per_sample, samples, better, waited = "images", 1, 160, ("top1", "up"), 0.0
+    unit, per_sample, samples, held_out, better, waited = "images", 1, 160, 64, ("top1", "up"), 0.0
 
     def __init__(self, task: Blobs, device: torch.device, seed: int, batch: int) -> None:
         self.task, self.device, self.seed, self.rows = task, device, seed, batch

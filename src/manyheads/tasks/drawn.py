@@ -62,6 +62,11 @@ class DrawnWork:
         self.block: tuple[int, Sample] | None = None
         self.kept: list[Sample] = []
 
+    @property
+    def held_out(self) -> int:
+        """Samples held out."""
+        return self.task.held
+
     def batch(self, step: int, rows: range) -> Sample:
         """Rows of a step."""
         number, inside = divmod(step % self.task.replay if self.task.replay else step, self.together)

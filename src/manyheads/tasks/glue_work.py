@@ -43,6 +43,11 @@ class GlueWork:
         return len(self.train.labels)
 
     @property
+    def held_out(self) -> int:
+        """Examples of the development set, where there are two of the first."""
+        return len(self.held[0].labels)
+
+    @property
     def better(self) -> tuple[str, str]:
         """The metric that GLUE reports for this task."""
         return self.task.metric, "up"

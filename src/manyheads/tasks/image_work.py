@@ -61,6 +61,11 @@ class ImageWork:
         return self.source.order.samples
 
     @property
+    def held_out(self) -> int:
+        """Images of the test set."""
+        return len(self.test_labels)
+
+    @property
     def waited(self) -> float:
         """Seconds that batches were waited for; 0 where the images live on the device."""
         return self.source.waited

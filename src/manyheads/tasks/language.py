@@ -60,6 +60,11 @@ class LanguageWork:
     waited: float = 0.0
 
     @property
+    def held_out(self) -> int:
+        """Sequences held out."""
+        return self.held_count
+
+    @property
     def samples(self) -> int:
         """Sequences in an epoch."""
         return self.train.samples

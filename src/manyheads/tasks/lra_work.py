@@ -115,6 +115,11 @@ class SequenceWork:
         return self.source.samples
 
     @property
+    def held_out(self) -> int:
+        """Samples of the validation split."""
+        return len(self.held["valid"])
+
+    @property
     def waited(self) -> float:
         """Seconds that fresh samples took to make."""
         return self.source.waited

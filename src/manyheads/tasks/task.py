@@ -33,6 +33,10 @@ class Work(Protocol):
         """Samples in an epoch; None where data never repeats."""
 
     @property
+    def held_out(self) -> int:
+        """Samples that the headline metric is taken over."""
+
+    @property
     def better(self) -> tuple[str, str]:
         """The headline metric, and whether it should go "up" or "down"."""
 

@@ -62,6 +62,7 @@ def result(
         "trivial": work.trivial(),
         "steps": steps,
         "samples": samples,
+        "held_out": work.held_out,
         **units,
         "flops": samples * training_flops(arch),
         "params": params(arch).total,
