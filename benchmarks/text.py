@@ -1,8 +1,9 @@
 """`python -m benchmarks.text`: language models of ours beside transformers', training and writing.
 
 Same optimizer, bf16 autocast and torch.compile for all; each model's own loss. `captured` is our training loop's step.
-transformers has no head_dim of its own: where a lean form has no twin there, the peer is the nearest it can build, which
-is never the larger one. Vocabularies are the published ones: 50,257 words, not a rounder number.
+transformers has no head_dim of its own: where a form has no twin there, the peer is the nearest it can build: for the
+TinyStories GPT 8 heads of 64 (inner 512, not 504) and a tied head, 63.6 M parameters where ours has 89.2 M. Vocabularies
+are the published ones: 50,257 words, not a rounder number.
 """
 
 from __future__ import annotations

@@ -12,15 +12,17 @@ import pytest
 import torch
 
 from manyheads.arch.errors import UserError
-from manyheads.arch.families import crammed_bert
+from manyheads.arch.families import crammed_bert, nearest_neighbor
 from manyheads.arch.parts import Masked, Norm
 from manyheads.models.build import build
 from manyheads.runs import Run, RunSpec
 from manyheads.tasks import MaskedLanguage, to_dict
+from manyheads.tasks.nearest import NearestNeighbor
 from manyheads.train import ramp
 from manyheads.train.budget import Budget, budget
 from manyheads.train.estimate import estimate
 from manyheads.train.guard import Diverged
+from manyheads.train.loop import train
 from manyheads.train.recipe import Basis, Recipe
 from manyheads.train.recipes_text import crammed
 from manyheads.train.schedule import factor
@@ -131,6 +133,23 @@ def test_two_processes_grow_as_one(tmp_path: Path) -> None:
     one, two = (told(tmp_path / name) for name in ("one", "two"))
     assert [record["samples"] for record in one] == [record["samples"] for record in two]
     assert [record["loss"] for record in two] == pytest.approx([record["loss"] for record in one], rel=1e-4)
+
+
+def test_two_processes_have_one_clock_checkpoints_or_not(tmp_path: Path) -> None:
+    """A process that went by its own clock would grow, or end, before the other, which then waits for it in vain."""
+    basis = {"kind": "seconds", "amount": 1.5}
+    made = spec(basis=basis, log_every=1, checkpoint_every=1, evaluate_every=0, **(GROWS | {"batch": 32}))
+    together(2, train_together, str(tmp_path / "two"), made.to_dict(), "ddp")
+    records = told(tmp_path / "two")
+    assert records[-1]["samples"] == sum(record["batch"] for record in records)
+    assert Run.open(tmp_path / "two").state == "done"
+
+
+def test_data_that_comes_again_after_so_many_batches_does_not_grow(tmp_path: Path) -> None:
+    task = to_dict(NearestNeighbor(dim=8, tokens=4, replay=3))
+    arch = nearest_neighbor(8, 1, 1, 8, 16, tokens=4)
+    with pytest.raises(UserError, match="replays 3 batches"):
+        train(Run.create(tmp_path / "run", RunSpec(arch, task, spec(**GROWS).recipe, 0)), device="cpu", progress="none")
 
 
 def test_by_the_clock_samples_stay_right_when_a_run_is_stopped_and_goes_on(tmp_path: Path) -> None:

@@ -121,3 +121,13 @@ def test_a_task_is_learned_by_the_loop_from_pretrained_weights(root: Path) -> No
     assert 0.65 < result["trivial"]["loss"] < 0.75
     assert result["score"]["loss"] < 0.35
     assert result["score"]["accuracy"] > 0.85
+
+
+def test_a_corrected_command_may_take_the_folder(root: Path) -> None:
+    wrong = made(root, "mine", weights="0" * 64)
+    with pytest.raises(UserError, match="no folder beside it has these"):
+        train(wrong, device="cpu", progress="none", root=root)
+    assert wrong.state == "failed"
+    right = made(root, "mine", weights=weights_digest(root / "runs/pretrained/model"))
+    train(right, device="cpu", progress="none", root=root)
+    assert kept(right)

@@ -89,6 +89,7 @@ def _phases(
 ) -> tuple[list[Outcome], str]:  # fmt: skip
     """Everything in its order: what measures time comes when nothing else runs here, and what starts from the weights of
     other runs when those are finished; if they are not, the sentence that says so."""
+    from manyheads.sweep.job import prepare
     from manyheads.sweep.local import Interrupted
     from manyheads.sweep.view import Nobody
 
@@ -114,6 +115,7 @@ def _phases(
         return executor == "processes" and job.spec.task.get("is") == "Speed"
 
     jobs = wanted.jobs()
+    prepare(jobs)  # of all phases: what is in the way is told before anything runs
     alone = [job for job in jobs if timed(job)]
     try:
         outcomes = execute([job for job in jobs if not timed(job)], workers)

@@ -121,13 +121,18 @@ class ManyheadsModel(ManyheadsPreTrained):
         return outputs.BaseModelOutput(last_hidden_state=tokens)
 
 
+def _kept(x: Tensor, which: int | Tensor) -> Tensor:
+    """The last so many positions, those of a list, or all for 0."""
+    return x[:, which] if isinstance(which, Tensor) else x[:, -which:] if which else x
+
+
 class ManyheadsForCausalLM(ManyheadsPreTrained, transformers.GenerationMixin):
     """Next-token prediction. With a cache (`generate` brings one; `use_cache=True` makes one) only new tokens are read."""
 
     heads = (Lm,)
 
     def forward(self, input_ids: Tensor, attention_mask: Tensor | None = None, labels: Tensor | None = None,
-                past_key_values: Any = None, use_cache: bool | None = None, logits_to_keep: int = 0,
+                past_key_values: Any = None, use_cache: bool | None = None, logits_to_keep: int | Tensor = 0,
                 num_items_in_batch: Any = None, **_: Any) -> Any:
         mask = _mask(attention_mask)
         if past_key_values is None and use_cache:
@@ -135,10 +140,10 @@ class ManyheadsForCausalLM(ManyheadsPreTrained, transformers.GenerationMixin):
         if past_key_values is not None:
             past = Past(past_key_values, len(self.model.blocks), input_ids, mask, positions(self.model.arch))
             x = self.model.features(input_ids, cache=past)
-            logits = self.model.head(x[:, -logits_to_keep:] if logits_to_keep else x, self.model.embed.vocab.weight)
+            logits = self.model.head(_kept(x, logits_to_keep), self.model.embed.vocab.weight)
         else:
             logits = self.model(input_ids) if mask is None else self._padded(input_ids, mask)
-            logits = logits[:, -logits_to_keep:] if logits_to_keep else logits
+            logits = _kept(logits, logits_to_keep)
         loss = None if labels is None else tokens_loss(logits[:, :-1], labels[:, 1:], num_items_in_batch)
         return outputs.CausalLMOutputWithPast(loss=loss, logits=logits, past_key_values=past_key_values)
 

@@ -59,7 +59,7 @@ def pseudo_inverse(
     code takes the largest of the whole batch, and a sample's output there depends on its neighbours. Small singular
     values s need about 2 log(1/s) / log(3.25) iterations. A is always formed anew from the matrix: iterating A itself
     would save half the products and diverges in float32 after some 15 iterations. `rough`: gradients may have TF32's 11
-    bits, which is more than the half-precision inputs had that the matrix was made of."""
+    bits, which is more than bfloat16 inputs had."""
     flat = matrix.reshape(-1, *matrix.shape[-2:])
     start = flat.mT / flat.sum(dim=1).amax(dim=-1)[:, None, None]
     if kernels_run(flat) and flat.shape[1] <= LARGEST:

@@ -15,7 +15,11 @@ def operator(schema: str, fake: Callable[..., Any]) -> Callable[[Callable[..., A
     """A launch that is called as it is, and in a traced graph is the operator `schema` with the outputs of `fake`."""
     name = schema.partition("(")[0]
 
-    def wrap(launch: Callable[..., Any]) -> Callable[..., Any]:
+    def wrap(kernel: Callable[..., Any]) -> Callable[..., Any]:
+        def launch(*args: Any) -> Any:
+            with torch.cuda.device_of(args[0]):  # Triton launches on the current device
+                return kernel(*args)
+
         LIBRARY.define(schema)
         LIBRARY.impl(name, launch, "CompositeExplicitAutograd")
         torch.library.register_fake(f"manyheads::{name}", fake, lib=LIBRARY)

@@ -56,7 +56,7 @@ def nystrom(
         else:
             q_marks, k_marks = masked_means(q, k, where, landmarks)
         kernel = (q_marks * q.shape[-1] ** -0.5) @ k_marks.mT
-        inverse = pseudo_inverse(kernel.softmax(dim=-1), iterations, rough=given in (torch.bfloat16, torch.float16))
+        inverse = pseudo_inverse(kernel.softmax(dim=-1), iterations, rough=given == torch.bfloat16)
         if how == "triton":
             from .nystrom_ops import few, many
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import heapq
 import json
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -52,7 +53,7 @@ def forecast(
     root: Path | None = None,
 ) -> list[Forecast]:  # fmt: skip
     """A forecast for each job, on `device` (by default a GPU if there is one) that trains at `tflops`."""
-    if tflops is not None and tflops <= 0:
+    if tflops is not None and not 0 < tflops < math.inf:
         raise UserError(f"--tflops {tflops}: nothing is trained at that speed; write a number above 0")
     if threads < 1:
         raise UserError(f"a run of {threads} threads; write 1 or more")

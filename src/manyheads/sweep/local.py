@@ -13,13 +13,13 @@ import signal
 import threading
 import traceback
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import FrameType
 from typing import cast
 
 from manyheads.arch.errors import UserError
-from manyheads.runs import Run
+from manyheads.runs import Busy, Run
 from manyheads.runs.lock import held
 from manyheads.runs.state import LOCK
 
@@ -68,15 +68,13 @@ def _here(
     jobs: Sequence[Job], waiting: Sequence[int], device: str | None, root: Path | None, look: Viewer
 ) -> dict[int, Outcome]:
     """One after another in this process; training itself listens for signals."""
-    from manyheads.train.loop import train
     from manyheads.train.stop import Stopped
 
     found: dict[int, Outcome] = {}
     for i in waiting:
         try:
             look.look([jobs[i]])
-            wait_for_others(jobs[i].path, lambda: False)
-            train(Run.open(jobs[i].path), device=device, root=root)
+            _train_when_free(jobs[i], device, root)
             found[i] = Outcome(jobs[i], "done")
         except Stopped as stop:
             found[i] = Outcome(jobs[i], "stopped", str(stop))
@@ -88,6 +86,17 @@ def _here(
             found[i] = Outcome(jobs[i], "failed", f"{type(error).__name__}: {error}")
         look.ended(found[i])
     return found
+
+
+def _train_when_free(job: Job, device: str | None, root: Path | None) -> None:
+    """Train a run as soon as nobody else does."""
+    from manyheads.train.loop import train
+
+    while True:
+        wait_for_others(job.path, lambda: False)
+        with suppress(Busy):  # somebody was faster
+            train(Run.open(job.path), device=device, root=root)
+            return
 
 
 class _Pool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import torch
@@ -43,7 +44,7 @@ def estimate(
     default is an A100 in TF32; `samples` is the size of an epoch, for a basis that needs it.
 
     The model is built on the meta device, so that a record that cannot be built is refused here and not in an hour."""
-    if gpus < 1 or not 0 < utilisation <= 1 or device_tflops <= 0:
+    if gpus < 1 or not 0 < utilisation <= 1 or not 0 < device_tflops < math.inf:
         raise UserError(f"{gpus} GPUs at {utilisation} of {device_tflops} TFLOPS train nothing; write at least one, a "
                         "share from 0 to 1 and a number above 0")
     ranks = Ranks(torch.device("cuda", 0), parallel if gpus > 1 else "none", 0, gpus)

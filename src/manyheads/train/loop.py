@@ -20,7 +20,7 @@ from manyheads.runs import Run
 from manyheads.tasks import Work
 from manyheads.tasks.measurement import Measurement
 
-from . import checkpoint
+from . import checkpoint, ramp
 from .average import Average
 from .budget import Budget, budget
 from .clock import Clock
@@ -59,6 +59,7 @@ def train(
     recipe = Recipe.from_dict(run.spec.recipe)
     task = tasks.from_dict(run.spec.task)
     task.check(run.spec.arch)
+    ramp.check(recipe, task)
     started(run, task, weights)
     if isinstance(task, Measurement):
         with joined("none", device) as ranks, held(run, ranks):
@@ -112,6 +113,7 @@ class Session:
         self.clock = Clock(self.ranks.device, self.elapsed)
         if state.step == 0:
             self.probe()
+        over = False
         while not self.budget.spent(state.step, self.elapsed):
             self.make_step()
             before, self.elapsed = self.elapsed, self.read_clock()
@@ -128,6 +130,9 @@ class Session:
             if not over and stop:
                 self.status("stopped")
                 raise Stopped(self.run.path, state.step, stop)
+        if not over:  # the time ran out while a checkpoint was written
+            self.evaluate()
+            self.probe()
         return self.finish()
 
     def make_step(self) -> None:
@@ -202,7 +207,10 @@ class Session:
         """A checkpoint, unless what it would hold has gone wrong."""
         with self.clock.stopped():
             self.mean_loss()
-            self.elapsed = max(self.elapsed, self.clock.counted)
+            elapsed = max(self.elapsed, self.clock.counted)
+            if self.budget.steps is None:  # the clock decides: that of the first process, in all of them
+                elapsed = self.ranks.agree(elapsed if self.ranks.first else 0.0)[0]
+            self.elapsed = elapsed
             self.state.save(self.elapsed)
 
     def write(self, record: dict[str, Any], step: int | None = None) -> None:

@@ -5,7 +5,17 @@ allows: the mean of their gradients makes one update. What a run has seen is its
 
 from __future__ import annotations
 
+from manyheads.arch.errors import UserError
+from manyheads.tasks import Task
+
 from .recipe import Recipe
+
+
+def check(recipe: Recipe, task: Task) -> None:
+    """Refuse a task whose data comes again after so many whole batches."""
+    if recipe.ramp and (replay := getattr(task, "replay", 0)):
+        raise UserError(f"recipe.ramp is {recipe.ramp} and the task replays {replay} batches, which have no one size where "
+                        "the batch grows; write ramp=0, or replay=0")
 
 
 def parts(recipe: Recipe, progress: float) -> int:

@@ -7,6 +7,7 @@ finds them in the folders beside the run, and refuses to start from any others."
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ from manyheads.arch import record
 from manyheads.arch.errors import UserError
 from manyheads.data.text.documents import digest
 from manyheads.models.store import RECORD, WEIGHTS, read_weights
-from manyheads.runs import Run
+from manyheads.runs import Busy, Run
 from manyheads.tasks import Task
 
 from . import checkpoint
@@ -48,6 +49,18 @@ def finetune(run: Run, model: Path | str, **how: Any) -> dict[str, Any]:
 
 
 def started(run: Run, task: Task, model: Path | str | None = None) -> None:
+    """`_started`; what hinders it is the run's state, so that a corrected one may take its folder."""
+    try:
+        _started(run, task, model)
+    except Busy:
+        raise
+    except UserError as error:
+        with suppress(UserError), run.locked():
+            run.write_status(state="failed", step=None, message=str(error))
+        raise
+
+
+def _started(run: Run, task: Task, model: Path | str | None) -> None:
     """Have a run whose task names weights begin with these: those in the folder `model`, or in a folder beside the run. One
     that has begun is left as it is; a task that names none is refused, unless it says `scratch`."""
     stated = getattr(task, "weights", None)
