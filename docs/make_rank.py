@@ -50,7 +50,6 @@ def record(root: Path) -> dict[str, Any]:
                 "depth": depths(arm.arch)[0], "heads": heads(arm.arch)[0], "head_dim": head_dims(arm.arch)[0],
                 "params": params(arm.arch).total, "batch": spec.recipe["batch"], "steps": spec.recipe["basis"]["amount"],
                 "lr": spec.recipe["lr"], "task": spec.task, "trivial": from_dict(spec.task).trivial(),  # type: ignore[attr-defined]
-                "gaussian_log_kappa": arm.runs[0].measured.gaussian.get("softmax"),
                 "seeds": [run.seed for run in arm.done],
                 **{name: list(arm.values(name).values()) for name in ("loss", "seen", "skill", "accuracy", "log_kappa")},
             }  # fmt: skip
