@@ -32,6 +32,7 @@ NOTES = {  # one seed each, found before this code was written
     "L1_d2.5_full": 0.056, "L1_d2.5_half": 0.408, "L1_d2.5_quarter": 0.571, "L1_d2.5_r1": 0.692,
 }  # fmt: skip
 RED, BLUE, GREEN, INK = "#d1642d", "#1f6feb", "#1a7f37", "#57606a"
+PLACES = {"split4": (5, 6), "split2": (6, -1), "thin4": (-4, -10), "fixed2": (7, -5)}  # of names that would lie over each other
 Arms = dict[str, dict[str, Any]]
 
 
@@ -127,14 +128,14 @@ def draw(arms: Arms) -> None:
     panes[0].annotate("best linear guess", (1, arms["original"]["trivial"]["linear"]), color=INK, xytext=(0, 3),
                       textcoords="offset points")  # fmt: skip
     panes[0].set(ylim=(0, 0.82), title="error")
-    panes[0].legend(frameon=False, fontsize=8, loc="lower left")
+    panes[0].legend(frameon=False, fontsize=7, loc="lower left")
     panes[1].set(yscale="log", ylabel="kappa of the trained heads", title="kappa")
     colours = {**{f"{name}{n}": colour for name, (_, colour) in axes.items() for n in (2, 4)}}
     for name, one in arms.items():
         x, y = math.exp(mean(one["log_kappa"])), mean(one["loss"])
         panes[2].scatter(x, y, s=24, color=colours.get(name, INK), zorder=3)
-        panes[2].annotate(f"{name} {one['heads']}x{one['head_dim']}", (x, y), fontsize=7, xytext=(4, 3),
-                          textcoords="offset points", color=INK)  # fmt: skip
+        panes[2].annotate(f"{name} {one['heads']}x{one['head_dim']}", (x, y), fontsize=7, color=INK,
+                          xytext=PLACES.get(name, (5, 2)), textcoords="offset points")  # fmt: skip
     panes[2].set(xscale="log", xlabel="kappa", ylabel="held-out error", title="error against kappa", ylim=(0, 0.82))
     panes[2].set_xlim(right=panes[2].get_xlim()[1] * 12)
     for pane in panes:
