@@ -32,7 +32,7 @@ NOTES = {  # one seed each, found before this code was written
     "L1_d2.5_full": 0.056, "L1_d2.5_half": 0.408, "L1_d2.5_quarter": 0.571, "L1_d2.5_r1": 0.692,
 }  # fmt: skip
 RED, BLUE, GREEN, INK = "#d1642d", "#1f6feb", "#1a7f37", "#57606a"
-PLACES = {"split4": (5, 6), "split2": (6, -1), "thin4": (-4, -10), "fixed2": (7, -5)}  # of names that would lie over each other
+PLACES = {"split4": (5, 6), "split2": (6, -1), "thin4": (-4, -10), "fixed2": (7, -5)}  # of names too close to others
 Arms = dict[str, dict[str, Any]]
 
 
