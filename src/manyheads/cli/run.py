@@ -90,7 +90,7 @@ def _phases(
     """Everything in its order: what measures time comes when nothing else runs here, and what starts from the weights of
     other runs when those are finished; if they are not, the sentence that says so."""
     from manyheads.sweep.job import prepare
-    from manyheads.sweep.local import Interrupted
+    from manyheads.sweep.local import Interrupted, here
     from manyheads.sweep.view import Nobody
 
     def execute(jobs: Sequence[Job], workers: int | None) -> list[Outcome]:
@@ -115,6 +115,8 @@ def _phases(
         return executor == "processes" and job.spec.task.get("is") == "Speed"
 
     jobs = wanted.jobs()
+    if executor.startswith("process"):
+        here(where["device"])
     prepare(jobs)  # of all phases: what is in the way is told before anything runs
     alone = [job for job in jobs if timed(job)]
     try:

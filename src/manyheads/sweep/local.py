@@ -50,10 +50,7 @@ def run(
     another, with its own threads. Asked to stop (Ctrl-C, SIGTERM) every run saves, and `Interrupted` is raised."""
     if workers < 0 or threads < 1:
         raise UserError(f"{workers} workers of {threads} threads; write 0 workers (this process) or more, 1 thread or more")
-    if device is not None:
-        from manyheads.train.parallel import pick_device
-
-        pick_device(device)  # one that is not here would fail every run
+    here(device)
     look = look or viewer(bars=workers > 0)
 
     def work(waiting: list[int]) -> dict[int, Outcome]:
@@ -62,6 +59,14 @@ def run(
         return _Pool(jobs, waiting, min(workers, len(waiting)), device, threads, root).work(look)
 
     return carry_out(jobs, look, work)
+
+
+def here(device: str | None) -> None:
+    """Refuse a device that this machine does not have: it would fail every run."""
+    if device is not None:
+        from manyheads.train.parallel import pick_device
+
+        pick_device(device)
 
 
 def _here(
