@@ -158,7 +158,7 @@ def test_shards_of_ones_own_are_trained_on_in_the_same_way(tmp_path: Path) -> No
     assert work.samples == 199
     assert words.decode(work.batch(0, range(4))[0][0].tolist()) == "abcdefgh"
     held = LanguageModel("shards:own", tokens=9, vocab=261, held=0.25).open(CPU, 0, 4, root=tmp_path)
-    assert (held.samples, held.held_count) == (149, 49)
+    assert (held.samples, held.held_out) == (149, 49)
     assert held.tally(build(gpt2(8, 1, 1, 8, 8, vocab=261, tokens=9, positions=9), seed=0))["tokens"].item() == 49 * 9
     for wrong, told in [
         (replace(task, vocab=300), "of 261 ids, and the task says vocab=300; write vocab=261"),

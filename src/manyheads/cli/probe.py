@@ -10,11 +10,13 @@ import typer
 
 from manyheads.arch.errors import UserError
 
+from .subject import subject
+
 COLOURS = ("#1f6feb", "#d1642d", "#1a7f37", "#8250df")
 
 
 def probe(
-    model: Annotated[str, typer.Argument(help="A zoo name, a record or saved model, timm:NAME, hf:FOLDER.")],
+    model: Annotated[str, typer.Argument(help="A zoo name, a record or saved model, timm:NAME, hf:FOLDER, run:FOLDER.")],
     random: Annotated[bool, typer.Option("--random", help="Initial weights instead of trained ones.")] = False,
     images: Annotated[Path | None, typer.Option(help="Folder of images to measure on. Default: noise.")] = None,
     text: Annotated[Path | None, typer.Option(help="Text file to measure on, with the tokenizer in hf:FOLDER.")] = None,
@@ -30,29 +32,18 @@ def probe(
     """Measure kappa of the concatenated heads at every attention of a model, beside what theory says."""
     if batch < 1:
         raise UserError(f"--batch {batch}: write a whole number of at least 1")
-    if images is not None and text is not None:
-        raise UserError("--images and --text were both given; write the one that the model takes")
     from rich.console import Console
 
     with Console(stderr=True).status("") as status:
         status.update(f"loading {model}")
         from manyheads.conditioning.probe import as_record, summary
         from manyheads.conditioning.probe import probe as measured
-        from manyheads.interop import given
-        from manyheads.interop.load import load
 
-        loaded = load(model, random=random, seed=seed, tokens=tokens)
-        taken = loaded.taken
-        if images is not None:
-            inputs, source = given.images(images, taken, batch), f"images of {images}"
-        elif text is not None:
-            inputs, source = given.text(text, model, taken, batch), f"text of {text}"
-        else:
-            inputs, source = taken.noise(batch, seed), "noise"
+        given = subject(model, images=images, text=text, batch=batch, tokens=tokens, random=random, seed=seed,
+                        device=device)  # fmt: skip
         status.update(f"probing {model}")
-        sites = measured(_moved(loaded.module, device), inputs, detail=detail, jacobian=jacobian)
-    weights = f"initial weights (seed {seed})" if loaded.initial else "trained weights"
-    report = {"model": model, "weights": weights, "input": source, "batch": batch,
+        sites = measured(given.module, given.inputs, detail=detail, jacobian=jacobian)
+    report = {"model": model, "weights": given.weights, "input": given.source, "batch": batch,
               "sites": [as_record(site) for site in sites],
               "summary": {kind: as_record(found) for kind, found in summary(sites).items()}}
     if plot is not None:
@@ -61,13 +52,6 @@ def probe(
         print(json.dumps(report, allow_nan=False))
     else:
         _print(report)
-
-
-def _moved(module: Any, device: str) -> Any:
-    try:
-        return module.to(device)
-    except (RuntimeError, AssertionError) as error:
-        raise UserError(f"--device {device} cannot be used: {str(error).splitlines()[0]}") from None
 
 
 def _number(value: float | None) -> str:

@@ -11,6 +11,7 @@ import typer
 from manyheads.arch.errors import UserError
 
 from .numbers import whole_numbers
+from .subject import subject
 
 
 def rank(
@@ -31,31 +32,17 @@ def rank(
     dims = [] if asked is None else [asked] if isinstance(asked, int) else asked
     if batch < 4 or any(dim < 1 for dim in dims):
         raise UserError(f"--batch {batch}, --head-dim {head_dim}: write 4 samples or more, and head_dims of at least 1")
-    if images is not None and text is not None:
-        raise UserError("--images and --text were both given; write the one that the model takes")
     from rich.console import Console
 
     with Console(stderr=True).status("") as status:
         status.update(f"loading {model}")
         from manyheads.conditioning.coverage import ENOUGH, as_record, coverage
-        from manyheads.interop import given
-        from manyheads.interop.load import load
 
-        loaded = load(model, random=random, seed=seed, tokens=tokens)
-        if images is not None:
-            inputs, source = given.images(images, loaded.taken, batch), f"images of {images}"
-        elif text is not None:
-            inputs, source = given.text(text, model, loaded.taken, batch), f"text of {text}"
-        else:
-            inputs, source = loaded.taken.noise(batch, seed), "noise"
+        given = subject(model, images=images, text=text, batch=batch, tokens=tokens, random=random, seed=seed,
+                        device=device)  # fmt: skip
         status.update(f"measuring {model}")
-        try:
-            module = loaded.module.to(device)
-        except (RuntimeError, AssertionError) as error:
-            raise UserError(f"--device {device} cannot be used: {str(error).splitlines()[0]}") from None
-        found = coverage(module, inputs, dims)
-    weights = f"initial weights (seed {seed})" if loaded.initial else "trained weights"
-    report = {"model": model, "weights": weights, "input": source, "batch": batch, "enough": ENOUGH,
+        found = coverage(given.module, given.inputs, dims)
+    report = {"model": model, "weights": given.weights, "input": given.source, "batch": batch, "enough": ENOUGH,
               "layers": [as_record(layer) for layer in found]}  # fmt: skip
     if plot is not None:
         _draw(report, plot)

@@ -12,6 +12,12 @@ import triton.language as tl
 
 
 @triton.jit
+def _head(x, batch, head, xb, xh, xn, n, d, real):
+    """The tokens of one head of one sample."""
+    return tl.load(x + batch * xb + head * xh + n * xn + d, mask=real, other=0.0)
+
+
+@triton.jit
 def _weights(asks, keys, tokens, scale, N: tl.constexpr, DOT: tl.constexpr):
     """softmax(q k^T scale) in float32; columns beyond the tokens are 0."""
     x = tl.dot(asks, tl.trans(keys), input_precision=DOT) * scale
@@ -30,9 +36,9 @@ def _short_forward(
     batch, head = (g // heads).to(tl.int64), g % heads
     n, d = tl.arange(0, N)[:, None], tl.arange(0, D)[None, :]
     real = (n < tokens) & (d < dim)
-    asks = tl.load(q + batch * qb + head * qh + n * qn + d, mask=real, other=0.0)
-    keys = tl.load(k + batch * kb + head * kh + n * kn + d, mask=real, other=0.0)
-    values = tl.load(v + batch * vb + head * vh + n * vn + d, mask=real, other=0.0)
+    asks = _head(q, batch, head, qb, qh, qn, n, d, real)
+    keys = _head(k, batch, head, kb, kh, kn, n, d, real)
+    values = _head(v, batch, head, vb, vh, vn, n, d, real)
     p = _weights(asks, keys, tokens, scale, N, DOT)
     y = tl.dot(p.to(values.dtype), values, input_precision=DOT)
     tl.store(out + batch * ob + head * oh + n * on + d, y.to(out.dtype.element_ty), mask=real)
@@ -48,10 +54,10 @@ def _short_backward(
     batch, head = (g // heads).to(tl.int64), g % heads
     n, d = tl.arange(0, N)[:, None], tl.arange(0, D)[None, :]
     real = (n < tokens) & (d < dim)
-    asks = tl.load(q + batch * qb + head * qh + n * qn + d, mask=real, other=0.0)
-    keys = tl.load(k + batch * kb + head * kh + n * kn + d, mask=real, other=0.0)
-    values = tl.load(v + batch * vb + head * vh + n * vn + d, mask=real, other=0.0)
-    dout = tl.load(dy + batch * yb + head * yh + n * yn + d, mask=real, other=0.0)
+    asks = _head(q, batch, head, qb, qh, qn, n, d, real)
+    keys = _head(k, batch, head, kb, kh, kn, n, d, real)
+    values = _head(v, batch, head, vb, vh, vn, n, d, real)
+    dout = _head(dy, batch, head, yb, yh, yn, n, d, real)
     p = _weights(asks, keys, tokens, scale, N, DOT)
     dp = tl.dot(dout, tl.trans(values), input_precision=DOT)
     dx = p * (dp - tl.sum(dp * p, 1)[:, None]) * scale

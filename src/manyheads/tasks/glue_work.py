@@ -20,7 +20,7 @@ from manyheads.data.text.pairs import Encoded
 
 from . import glue_scores as scored
 from .held import dealt
-from .text import EVALUATED
+from .packed_work import EVALUATED
 
 
 @dataclass(eq=False)  # not frozen: torch.compile would trace every field of it

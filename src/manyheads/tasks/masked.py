@@ -6,7 +6,6 @@ import math
 from dataclasses import dataclass
 from pathlib import Path
 
-import numpy as np
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
@@ -16,12 +15,12 @@ from manyheads.arch.parts import Masked
 from manyheads.arch.spec import Arch
 from manyheads.data.augment import between
 from manyheads.data.pixels import upload
+from manyheads.data.shapes import Indices
 from manyheads.data.text.masking import Hiding, hiding
 from manyheads.data.text.pack import Packed
-from manyheads.nn.loss import IGNORED
 
-from .held import dealt
-from .text import EVALUATED, PackedText
+from .packed_work import PackedWork
+from .text import PackedText
 
 Ids = Int[Tensor, "batch tokens"]
 
@@ -61,33 +60,15 @@ class MaskedLanguage(PackedText):
         train = Packed(found.train.tokens, self.tokens, 0, self.order, seed, batch)
         held = Packed(found.held.tokens, self.tokens, 0, "given", 0, 1)
         count = min(held.samples, self.test_limit or held.samples)
-        return MaskedWork(train, held, count, hide, seed, device, self.tokens)
+        return MaskedWork(train, held, count, device, self.tokens, hide, seed)
 
 
-@dataclass(eq=False)  # not frozen: torch.compile would trace every field of it
-class MaskedWork:
+@dataclass(eq=False)
+class MaskedWork(PackedWork):
     """Masked-token prediction on a device; a sample is a sequence, measured in all its tokens."""
 
-    train: Packed
-    held: Packed
-    held_count: int
     hide: Hiding
     seed: int
-    device: torch.device
-    per_sample: int
-    unit: str = "tokens"
-    better: tuple[str, str] = ("loss", "down")
-    waited: float = 0.0
-
-    @property
-    def held_out(self) -> int:
-        """Sequences held out."""
-        return self.held_count
-
-    @property
-    def samples(self) -> int:
-        """Sequences in an epoch."""
-        return self.train.samples
 
     def batch(self, step: int, rows: range) -> tuple[Ids, Ids, Ids]:
         """Ids of these rows with some hidden, the positions of those, and what stood there."""
@@ -101,28 +82,14 @@ class MaskedWork:
         found: Tensor = model(ids, at=at, targets=targets)
         return found
 
-    def tally(self, model: nn.Module, share: tuple[int, int] = (0, 1)) -> dict[str, Tensor]:
-        """Sums of losses and hidden tokens over a part of the held-out sequences."""
-        sums = torch.zeros(2, dtype=torch.float64, device=self.device)
-        for numbers, counts in dealt(self.held_count, max(1, EVALUATED // self.per_sample), share):
-            hidden, at, targets = self.hide(self.held.block(numbers), numbers, 0)
-            tokens = int(counts.sum()) * self.hide.chosen
-            targets = np.where(counts[:, None], targets, IGNORED)
-            with torch.no_grad():
-                mean = model(upload(hidden, self.device), at=upload(at, self.device), targets=upload(targets, self.device))
-            sums += torch.stack((mean.double() * tokens, torch.full_like(mean, tokens).double()))
-        return {"loss": sums[0], "tokens": sums[1]}
+    def asked(self, numbers: Indices) -> dict[str, Indices]:
+        """Ids with some hidden, the same each time; the positions of those, and what stood there."""
+        hidden, at, targets = self.hide(self.held.block(numbers), numbers, 0)
+        return {"ids": hidden, "at": at, "targets": targets}
 
     def score(self, tally: dict[str, Tensor]) -> dict[str, float]:
         """Nats a hidden token, and perplexity."""
         return scores(float(tally["loss"]) / float(tally["tokens"]))
-
-    def probe_batch(self, size: int) -> Ids:
-        """The first `size` held-out sequences, some tokens hidden."""
-        if size > self.held_count:
-            raise UserError(f"a probe on {size} sequences: {self.held_count} are held out; write at most that many")
-        numbers = np.arange(size)
-        return upload(self.hide(self.held.block(numbers), numbers, 0)[0], self.device)
 
     def trivial(self) -> dict[str, float]:
         """What equal logits score."""

@@ -14,8 +14,6 @@ from manyheads.data.places import data_root
 from manyheads.data.text.corpora import PREFIX, VOCAB, Corpus, check_name, corpus
 from manyheads.data.text.pack import ORDERS, Dealt
 
-EVALUATED = 16_384  # tokens of an evaluation step
-
 
 @dataclass(frozen=True)
 class PackedText:

@@ -1,0 +1,43 @@
+"""What a command that measures a model works on: the model on its device, inputs, and where both come from."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from manyheads.arch.errors import UserError
+
+
+@dataclass(frozen=True)
+class Subject:
+    """A module and its inputs; `weights` and `source` say in words what they are."""
+
+    module: Any
+    inputs: Any
+    weights: str
+    source: str
+
+
+def subject(
+    model: str, *, images: Path | None, text: Path | None, batch: int, tokens: int | None, random: bool, seed: int,
+    device: str,
+) -> Subject:  # fmt: skip
+    """Load `model`, and images, text or noise for it."""
+    if images is not None and text is not None:
+        raise UserError("--images and --text were both given; write the one that the model takes")
+    from manyheads.interop import given
+    from manyheads.interop.load import load
+
+    loaded = load(model, random=random, seed=seed, tokens=tokens)
+    if images is not None:
+        inputs, source = given.images(images, loaded.taken, batch), f"images of {images}"
+    elif text is not None:
+        inputs, source = given.text(text, model, loaded.taken, batch), f"text of {text}"
+    else:
+        inputs, source = loaded.taken.noise(batch, seed), "noise"
+    try:
+        module = loaded.module.to(device)
+    except (RuntimeError, AssertionError) as error:
+        raise UserError(f"--device {device} cannot be used: {str(error).splitlines()[0]}") from None
+    return Subject(module, inputs, f"initial weights (seed {seed})" if loaded.initial else "trained weights", source)
