@@ -1,7 +1,7 @@
 """Writes the tables and the figure of docs/rank.md from finished runs: `python docs/make_rank.py [FOLDER OF RUNS]`.
 
-With a folder, the runs of the rank experiments below it become evidence/rank_laptop_cpu.json first; without, that record is
-drawn again. Tables stand between two marks, `<!-- name -->` and `<!-- /name -->`; the rest of the page is left alone."""
+With a folder, the runs of the rank experiments below it become the evidence of their scale first (`RECORDS`); without,
+what is recorded is drawn again. Tables stand between two marks, `<!-- name -->` and `<!-- /name -->`; the rest of the page is left alone."""
 
 from __future__ import annotations
 
@@ -20,13 +20,15 @@ import matplotlib.pyplot as plt
 
 from manyheads.arch.controls import depths, head_dims, heads
 from manyheads.arch.params import params
+from manyheads.experiments.rank_fig1 import FIG1
 from manyheads.experiments.rank_paper import RANK
 from manyheads.experiments.statistics import mean, spread
 from manyheads.report.gather import gather
 from manyheads.tasks import from_dict
 
 HERE = Path(__file__).parent
-PAGE, RECORD = HERE / "rank.md", HERE.parent / "evidence" / "rank_laptop_cpu.json"
+PAGE, EVIDENCE = HERE / "rank.md", HERE.parent / "evidence"
+RECORDS = {"laptop": ("rank_laptop_cpu.json", "2 CPU cores"), "small": ("rank_small_h200.json", "one H200, 16 runs at once")}
 NOTES = {  # one seed each, found before this code was written
     "L1_d2_full": 0.063, "L1_d2_half": 0.571, "L1_d2_quarter": 0.677, "L1_d2_r1": 0.738,
     "L1_d2.5_full": 0.056, "L1_d2.5_half": 0.408, "L1_d2.5_quarter": 0.571, "L1_d2.5_r1": 0.692,
@@ -36,12 +38,12 @@ PLACES = {"split4": (5, 6), "split2": (6, -1), "thin4": (-4, -10), "fixed2": (7,
 Arms = dict[str, dict[str, Any]]
 
 
-def record(root: Path) -> dict[str, Any]:
-    """Every arm of every rank experiment at laptop scale, seed by seed."""
+def record(root: Path, scale: str) -> dict[str, Any]:
+    """Every arm of every rank experiment at `scale`, seed by seed."""
     found: dict[str, Any] = {}
     machines: set[str] = set()
     for section in gather(root, {one.name: one for one in RANK}).sections:
-        if section.scale != "laptop" or section.experiment is None:
+        if section.scale != scale or section.experiment is None:
             continue
         arms: Arms = {}
         for arm in section.arms:
@@ -56,7 +58,7 @@ def record(root: Path) -> dict[str, Any]:
             }  # fmt: skip
             machines |= {json.dumps(run.measured.machine, sort_keys=True) for run in arm.done}
         found[section.name] = arms
-    return {"scale": "laptop", "machine": "2 CPU cores", "versions": [json.loads(text) for text in sorted(machines)],
+    return {"scale": scale, "machine": RECORDS[scale][1], "versions": [json.loads(text) for text in sorted(machines)],
             "experiments": found}  # fmt: skip
 
 
@@ -87,6 +89,17 @@ def fig1(arms: Arms) -> str:
     return table(*rows)
 
 
+def printed(arms: Arms) -> str:
+    """The same at the paper's size, beside what it printed."""
+    rows = [["arm", "heads x rank", "parameters", "loss of each seed", "best", "paper", "skill of the best", "kappa"]]
+    for name, one in arms.items():
+        best = min(one["loss"])
+        rows.append([name, f"{one['heads']} x {one['head_dim']}", f"{one['params']:,}",
+                     ", ".join(f"{loss:.3f}" for loss in one["loss"]), f"{best:.3f}", f"{FIG1.printed[name]:.3g}",
+                     f"{max(one['skill']):.2f}", kappa(one["log_kappa"])])  # fmt: skip
+    return table(*rows)
+
+
 def scored(*names: str) -> Callable[[Arms], str]:
     """One row for each arm, with these scores."""
 
@@ -106,6 +119,7 @@ TABLES: dict[str, Callable[[Arms], str]] = {
     "rank_n": scored("loss", "skill"), "rank_dim": scored("loss", "skill"), "rank_regression": scored("loss"),
     "rank_positions": scored("loss", "skill"),
 }  # fmt: skip
+SMALL: dict[str, Callable[[Arms], str]] = {"rank_fig1": printed}
 
 
 def draw(arms: Arms) -> None:
@@ -145,10 +159,11 @@ def draw(arms: Arms) -> None:
         figure.savefig(HERE / "img" / f"rank_axes.{kind}", dpi=130, metadata={"Date": None} if kind == "svg" else None)
 
 
-def write(page: str, found: dict[str, Any]) -> str:
+def write(page: str, found: dict[str, dict[str, Any]]) -> str:
     """`page` with every table made anew."""
-    for name, make in TABLES.items():
-        made = make(found["experiments"][name])
+    tables = [(name, make(found["laptop"]["experiments"][name])) for name, make in TABLES.items()]
+    tables += [(f"{name} small", make(found["small"]["experiments"][name])) for name, make in SMALL.items()]
+    for name, made in tables:
         page, count = re.subn(
             rf"(<!-- {name} -->\n).*?(<!-- /{name} -->)", lambda m, made=made: f"{m[1]}\n{made}\n\n{m[2]}", page, flags=re.S
         )
@@ -158,7 +173,9 @@ def write(page: str, found: dict[str, Any]) -> str:
 
 if __name__ == "__main__":
     if len(sys.argv) > 1:
-        RECORD.write_text(json.dumps(record(Path(sys.argv[1])), indent=1) + "\n")
-    measured = json.loads(RECORD.read_text())
+        for scale, (name, _) in RECORDS.items():
+            if (made := record(Path(sys.argv[1]), scale))["experiments"]:
+                (EVIDENCE / name).write_text(json.dumps(made, indent=1) + "\n")
+    measured = {scale: json.loads((EVIDENCE / name).read_text()) for scale, (name, _) in RECORDS.items()}
     PAGE.write_text(write(PAGE.read_text(), measured))
-    draw(measured["experiments"]["rank_axes"])
+    draw(measured["laptop"]["experiments"]["rank_axes"])

@@ -17,6 +17,7 @@ from manyheads.experiments.rank_fig1 import FIG1
 from manyheads.experiments.rank_n import RANK_N
 from manyheads.experiments.rank_paper import RANK
 from manyheads.experiments.rank_positions import POSITIONS
+from manyheads.experiments.rank_rate import RATE, RATES
 from manyheads.experiments.rank_regression import REGRESSION
 from manyheads.experiments.rank_replay import REPLAY
 from manyheads.experiments.registry import EXPERIMENTS
@@ -137,3 +138,11 @@ def test_rank_decides_and_heads_of_the_same_rank_help(tmp_path: Path) -> None:
     assert more["loss"] < half["loss"] - 0.08
     assert full["accuracy"] > 0.97
     assert half["accuracy"] < 0.8
+
+
+def test_three_layers_differ_in_nothing_but_the_learning_rate() -> None:
+    for scale in RATE.settings:
+        arms = [arm for arm in RATE.setting(scale).arms if arm.name.startswith("L3_half")]
+        assert len({arm.arch for arm in arms}) == 1
+        assert [arm.recipe for arm in arms] == [{"lr": rate} for rate in RATES]
+        assert FIG1.setting(scale).recipes["steps"]["lr"] == RATES[0]

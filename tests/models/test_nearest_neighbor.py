@@ -189,3 +189,21 @@ def test_wrong_points_are_refused_with_their_numbers() -> None:
         build(nearest_neighbor(8, head_dim=8))(torch.zeros(2, 5, 7))
     with pytest.raises(UserError, match="batch x 4 points x 8 coordinates"):
         build(nearest_neighbor(8, head_dim=8, tokens=4, positions="add"))(torch.zeros(2, 5, 8))
+
+
+def test_where_the_last_scale_is_zero_nothing_but_it_has_a_gradient() -> None:
+    """The trap of `rank_rate`: an output of zeros has half the loss of a unit vector that knows nothing."""
+    model = build(nearest_neighbor(16, 3, 2, 8, 32, tokens=8), seed=0)
+    points, answers = (F.normalize(torch.randn(64, 8, 16), dim=-1) for _ in range(2))
+    scales = [part for name, part in model.named_parameters() if name.endswith("scale")]
+
+    def loss() -> Tensor:
+        return (model(points) - answers).square().sum(-1).mean()
+
+    assert float(loss().detach()) == pytest.approx(2, abs=0.15)
+    with torch.no_grad():
+        scales[-1].zero_()
+    loss().backward()
+    assert float(loss().detach()) == pytest.approx(1, abs=1e-5)
+    moved = [name for name, part in model.named_parameters() if part.grad is not None and bool(part.grad.any())]
+    assert moved == [name for name, part in model.named_parameters() if part is scales[-1]]

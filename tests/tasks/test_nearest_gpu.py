@@ -45,7 +45,7 @@ def test_what_is_held_out_is_the_cpus() -> None:
 
 
 def test_a_captured_run_learns(tmp_path: Path) -> None:
-    spec = specs(FIG1, "smoke")[0]
+    spec = specs(FIG1, "laptop")[0]
     result = train(Run.create(folder(tmp_path, spec), spec), device="cuda", progress="none")
     assert result["score"]["loss"] < 0.12
 

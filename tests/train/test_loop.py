@@ -8,8 +8,10 @@ from pathlib import Path
 
 import pytest
 import torch
+from torch._dynamo.testing import CompileCounter
 
 from manyheads.arch.errors import UserError
+from manyheads.arch.families import vit
 from manyheads.models.build import build
 from manyheads.models.store import load
 from manyheads.runs import Run, RunSpec
@@ -149,3 +151,16 @@ def test_a_half_precision_run_stays_close_to_a_full_one(tmp_path: Path) -> None:
     full, half = ([r["loss"] for r in lines(tmp_path / name, "metrics.jsonl", kind="train")] for name in ("fp32", "bf16"))
     assert half != full
     assert half == pytest.approx(full, rel=0.1)
+
+
+def test_a_process_compiles_its_twelfth_run_as_it_did_its_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """PyTorch gives up on a function that it has compiled 8 times, and goes on uncompiled without an error."""
+    counter, compiled = CompileCounter(), torch.compile
+    monkeypatch.setattr(torch, "compile", lambda forward: compiled(forward, backend=counter))
+    frames = []
+    for number in range(12):
+        arch = vit(16, 1, 2, 8, 8 * (number + 1), image=8, patch=4, channels=1, classes=4)
+        run_here(tmp_path / str(number), spec(arch, basis=steps(2), compile="on", evaluate_every=0, probe_every=0))
+        frames.append(counter.frame_count)
+    assert frames == [number * frames[0] for number in range(1, 13)]
+    assert frames[0] > 0

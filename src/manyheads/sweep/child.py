@@ -17,6 +17,7 @@ class Child:
 
     def __init__(self, threads: int) -> None:
         environment = os.environ | {name: str(threads) for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS")}
+        environment.setdefault("TORCHINDUCTOR_COMPILE_THREADS", str(threads))  # else each compiles with all cores
         # its own session: a terminal's Ctrl-C reaches the parent alone, which then asks its workers
         self.process = subprocess.Popen(
             [sys.executable, "-m", "manyheads.sweep.worker"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,

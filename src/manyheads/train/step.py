@@ -47,6 +47,7 @@ def make_step(
             return work.loss(caller, *batch)
 
     if uses_compile(recipe, ranks.device):
+        torch.compiler.reset()  # of one function PyTorch keeps 8 programs and then compiles no more: here one is enough
         if ranks.kind == "fsdp":  # a graph ends where FSDP gathers: at the blocks
             from .parallel import units
 
