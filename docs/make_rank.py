@@ -1,7 +1,8 @@
 """Writes the tables and the figure of docs/rank.md from finished runs: `python docs/make_rank.py [FOLDER OF RUNS]`.
 
-With a folder, the runs of the rank experiments below it become the evidence of their scale first (`RECORDS`); without,
-what is recorded is drawn again. Tables stand between two marks, `<!-- name -->` and `<!-- /name -->`; the rest of the page is left alone."""
+With a folder, the runs of the rank experiments below it become part of the evidence of their scale first (`RECORDS`), each
+experiment in place of what was recorded of it; without, what is recorded is drawn again. Tables stand between two marks,
+`<!-- name -->` and `<!-- /name -->`; the rest of the page is left alone."""
 
 from __future__ import annotations
 
@@ -22,13 +23,16 @@ from manyheads.arch.controls import depths, head_dims, heads
 from manyheads.arch.params import params
 from manyheads.experiments.rank_fig1 import FIG1
 from manyheads.experiments.rank_paper import RANK
+from manyheads.experiments.rank_rate import RATE
 from manyheads.experiments.statistics import mean, spread
 from manyheads.report.gather import gather
 from manyheads.tasks import from_dict
 
 HERE = Path(__file__).parent
 PAGE, EVIDENCE = HERE / "rank.md", HERE.parent / "evidence"
-RECORDS = {"laptop": ("rank_laptop_cpu.json", "2 CPU cores"), "small": ("rank_small_h200.json", "one H200, 16 runs at once")}
+RECORDS = {
+    "laptop": ("rank_laptop_cpu.json", "2 CPU cores"), "small": ("rank_small_h200.json", "one H200, 16 runs at once"),
+}  # fmt: skip
 NOTES = {  # one seed each, found before this code was written
     "L1_d2_full": 0.063, "L1_d2_half": 0.571, "L1_d2_quarter": 0.677, "L1_d2_r1": 0.738,
     "L1_d2.5_full": 0.056, "L1_d2.5_half": 0.408, "L1_d2.5_quarter": 0.571, "L1_d2.5_r1": 0.692,
@@ -52,7 +56,8 @@ def record(root: Path, scale: str) -> dict[str, Any]:
             arms[arm.name] = {
                 "depth": depths(arm.arch)[0], "heads": heads(arm.arch)[0], "head_dim": head_dims(arm.arch)[0],
                 "params": params(arm.arch).total, "batch": spec.recipe["batch"], "steps": spec.recipe["basis"]["amount"],
-                "lr": spec.recipe["lr"], "task": spec.task, "trivial": from_dict(spec.task).trivial(),  # type: ignore[attr-defined]
+                "lr": spec.recipe["lr"], "warmup": spec.recipe["schedule"]["warmup"],
+                "task": spec.task, "trivial": from_dict(spec.task).trivial(),  # type: ignore[attr-defined]
                 "seeds": [run.seed for run in arm.done],
                 **{name: list(arm.values(name).values()) for name in ("loss", "seen", "skill", "accuracy", "log_kappa")},
             }  # fmt: skip
@@ -100,6 +105,16 @@ def printed(arms: Arms) -> str:
     return table(*rows)
 
 
+def rated(arms: Arms) -> str:
+    """Loss by learning rate and warm-up, and how many seeds end at an output of zeros."""
+    rows = [["arm", "learning rate", "warm-up", "loss", "best", "ended at zeros"]]
+    for name, one in ((arm.name, arms[arm.name]) for arm in RATE.setting("laptop").arms):
+        lost = sum(loss > 0.99 for loss in one["loss"])
+        rows.append([name, f"{one['lr']:g}", f"{100 * one['warmup']:.0f} %", told(one["loss"]), f"{min(one['loss']):.3f}",
+                     f"{lost} of {len(one['loss'])}"])  # fmt: skip
+    return table(*rows)
+
+
 def scored(*names: str) -> Callable[[Arms], str]:
     """One row for each arm, with these scores."""
 
@@ -117,7 +132,7 @@ def scored(*names: str) -> Callable[[Arms], str]:
 TABLES: dict[str, Callable[[Arms], str]] = {
     "rank_fig1": fig1, "rank_axes": scored("loss", "accuracy"), "rank_replay": scored("loss", "seen"),
     "rank_n": scored("loss", "skill"), "rank_dim": scored("loss", "skill"), "rank_regression": scored("loss"),
-    "rank_positions": scored("loss", "skill"),
+    "rank_positions": scored("loss", "skill"), "rank_rate": rated,
 }  # fmt: skip
 SMALL: dict[str, Callable[[Arms], str]] = {"rank_fig1": printed}
 
@@ -175,6 +190,10 @@ if __name__ == "__main__":
     if len(sys.argv) > 1:
         for scale, (name, _) in RECORDS.items():
             if (made := record(Path(sys.argv[1]), scale))["experiments"]:
+                before = json.loads((EVIDENCE / name).read_text()) if (EVIDENCE / name).exists() else {}
+                made["experiments"] = before.get("experiments", {}) | made["experiments"]
+                old = before.get("versions", [])
+                made["versions"] = old + [one for one in made["versions"] if one not in old]
                 (EVIDENCE / name).write_text(json.dumps(made, indent=1) + "\n")
     measured = {scale: json.loads((EVIDENCE / name).read_text()) for scale, (name, _) in RECORDS.items()}
     PAGE.write_text(write(PAGE.read_text(), measured))

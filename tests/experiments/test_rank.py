@@ -16,6 +16,7 @@ from manyheads.experiments.rank_axes import AXES
 from manyheads.experiments.rank_fig1 import FIG1
 from manyheads.experiments.rank_n import RANK_N
 from manyheads.experiments.rank_paper import RANK
+from manyheads.experiments.rank_parts import SLOW
 from manyheads.experiments.rank_positions import POSITIONS
 from manyheads.experiments.rank_rate import RATE, RATES
 from manyheads.experiments.rank_regression import REGRESSION
@@ -140,9 +141,11 @@ def test_rank_decides_and_heads_of_the_same_rank_help(tmp_path: Path) -> None:
     assert half["accuracy"] < 0.8
 
 
-def test_three_layers_differ_in_nothing_but_the_learning_rate() -> None:
+def test_three_layers_differ_in_nothing_but_rate_and_warm_up() -> None:
     for scale in RATE.settings:
         arms = [arm for arm in RATE.setting(scale).arms if arm.name.startswith("L3_half")]
         assert len({arm.arch for arm in arms}) == 1
-        assert [arm.recipe for arm in arms] == [{"lr": rate} for rate in RATES]
+        assert [arm.recipe for arm in arms] == [{"lr": rate} for rate in RATES] + [{"lr": RATES[0], **SLOW}]
+        deep = [arm.recipe for arm in FIG1.setting(scale).arms if arm.name.startswith("L3")]
+        assert all(one == (SLOW if scale == "small" else {}) for one in deep)
         assert FIG1.setting(scale).recipes["steps"]["lr"] == RATES[0]

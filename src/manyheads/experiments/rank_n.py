@@ -14,7 +14,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from .experiment import Arm, Comparison, Experiment, Setting
-from .rank_parts import brief, encoder, laptop, rank_name, recipe, task
+from .rank_parts import SLOW, brief, encoder, laptop, rank_name, recipe, task
 
 RANKS = (1, 8, 16, 32, 64)
 PRINTED = {  # L=2, multiplier 64, digitised: N: error at each of RANKS
@@ -47,7 +47,7 @@ RANK_N = Experiment(
         **brief(Setting(arms(16, 256, 4, (4, 64), (1, 2), (16, 4), 1024), (0, 1, 2), task(16, 0, held=1024),
                          {"steps": laptop(2500, 1, 0.005)})),
         "small": Setting(arms(64, 2048, 8, (4, 16, 64, 256), (1, 2, 4), (64, 32, 16), 4096), (0, 1, 2), task(64, 0),
-                         {"steps": recipe(10_000, 1, 0.005)}),
+                         {"steps": recipe(10_000, 1, 0.005, **SLOW)}),
         "paper": Setting(arms(64, 2048, 64, (4, 16, 64, 256), (2,), RANKS) + arms(64, 2048, 64, (4, 64), (1,), (64, 16)),
                          (0, 1, 2, 3, 4), task(64, 0), {"steps": recipe(200_000, 256, 0.005)}),
     },

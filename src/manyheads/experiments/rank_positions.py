@@ -16,7 +16,7 @@ from manyheads.arch.params import params
 from manyheads.arch.spec import Arch
 
 from .experiment import Arm, Comparison, Experiment, Setting
-from .rank_parts import brief, encoder, laptop, rank_name, recipe, task
+from .rank_parts import SLOW, brief, encoder, laptop, rank_name, recipe, task
 
 RANKS = (1, 2, 4, 8, 16, 32, 64)
 PRINTED = {  # multiplier 8, digitised: error at each of RANKS
@@ -60,7 +60,7 @@ POSITIONS = Experiment(
         **brief(Setting(arms(16, 8, 256, 4, (1, 3), (4,)), (0, 1, 2), task(16, 8, held=1024),
                          {"steps": laptop(1500, 128, 0.005)})),
         "small": Setting(arms(64, 16, 2048, 8, (1, 3), (64, 16, 4)), (0, 1, 2), task(64, 16),
-                         {"steps": recipe(20_000, 256, 0.005)}),
+                         {"steps": recipe(20_000, 256, 0.005, **SLOW)}),
         "paper": Setting(arms(64, 16, 2048, 8, (1, 3), RANKS), (0, 1, 2, 3, 4), task(64, 16),
                          {"steps": recipe(200_000, 256, 0.005)}),
     },

@@ -10,7 +10,7 @@
 from __future__ import annotations
 
 from .experiment import Arm, Comparison, Experiment, Setting
-from .rank_parts import brief, encoder, laptop, recipe, task
+from .rank_parts import SLOW, brief, encoder, laptop, recipe, task
 
 
 def arms(dim: int, tokens: int, mlp_dim: int, depth: int, multiplier: int, rank: int, batches: int) -> tuple[Arm, ...]:
@@ -32,7 +32,8 @@ REPLAY = Experiment(
     settings={
         **brief(Setting(arms(16, 8, 256, 3, 8, 4, 25), (0, 1, 2), task(16, 8, held=2048),
                          {"steps": laptop(2000, 128, 0.005)})),
-        "small": Setting(arms(64, 16, 2048, 3, 64, 4, 100), (0, 1, 2), task(64, 16), {"steps": recipe(30_000, 256, 0.01)}),
+        "small": Setting(arms(64, 16, 2048, 3, 64, 4, 100), (0, 1, 2), task(64, 16),
+                         {"steps": recipe(30_000, 256, 0.01, **SLOW)}),
         "paper": Setting(arms(64, 16, 2048, 3, 64, 4, 100), (0, 1, 2, 3, 4), task(64, 16),
                          {"steps": recipe(100_000, 256, 0.01)}),
     },
