@@ -195,7 +195,7 @@ def cpu() -> list[dict[str, Any]]:
                              ("vit_b_lean", LEAN_VIT, lambda: wide_timm(7, 16, 64, 2.0))):
         contestants = [Contestant("manyheads", lambda arch=arch: call(build(arch), x)),
                        Contestant("timm", lambda peer=peer: call(peer(), x))]
-        results.append(race(f"cpu latency {name} batch 1", contestants, work=1, unit="calls/s", steps=5, rounds=15))
+        results.append(race(f"cpu latency {name} batch 1", contestants, work=1, unit="calls/s", steps=5, rounds=41))
     return results
 
 

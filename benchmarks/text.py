@@ -109,7 +109,8 @@ def decode(
         label = "transformers, static cache, compiled" if static else "transformers"
         cache = {"cache_implementation": "static"} if static else {}
         writers[label] = lambda: other.generate(prompt, attention_mask=known, **usual, **cache)
-    found: dict[str, Any] = {"case": f"decode {name} batch 1{', static' if static else ''}", "unit": "ms a token", "new": new, "contestants": {}}
+    case = f"decode {name} batch 1" + (", static" if static else "")
+    found: dict[str, Any] = {"case": case, "unit": "ms a token", "new": new, "contestants": {}}
     for who, write_text in writers.items():
         try:
             for _ in range(2):

@@ -131,6 +131,8 @@ def test_list_prints_a_command_for_every_run_that_is_left(tmp_path: Path, toys: 
     assert Run.open(command[3]).state == "new"
     assert Path(command[3]) == tmp_path / "toy-smoke" / "original-s0"
     assert command[4:] == ["--quiet", "--device", "cpu"]
+    (line,) = call("toy", "--out", str(tmp_path), "--list", "--threads", "3").stdout.splitlines()
+    assert shlex.split(line) == ["env", "OMP_NUM_THREADS=3", "MKL_NUM_THREADS=3", *command]
 
 
 @pytest.mark.parametrize(

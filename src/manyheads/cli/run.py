@@ -31,7 +31,7 @@ def run(
     out: Annotated[Path, typer.Option(help="Where run folders go.")] = Path("runs"),
     executor: Annotated[str, typer.Option(help=f"Where runs execute: {', '.join(EXECUTORS)}.")] = "processes",
     workers: Annotated[int | None, typer.Option(help="Runs side by side. Default: 2 processes, all a cluster has.")] = None,
-    threads: Annotated[int, typer.Option(help="CPU threads of each.")] = 1,
+    threads: Annotated[int | None, typer.Option(help="CPU threads of each. Default: 1; in a --list the scheduler's.")] = None,
     device: Annotated[str | None, typer.Option(help="cpu, cuda. Default: a GPU if there is one.")] = None,
     data_root: Annotated[Path | None, typer.Option(help="Where data lies.")] = None,
     slurm: Annotated[list[str] | None, typer.Option(help="Slurm: partition=gpu, timeout_min=600, mem_gb=32 ...")] = None,
@@ -41,7 +41,8 @@ def run(
     quiet: Annotated[bool, typer.Option("--quiet", help="No progress, only the last lines.")] = False,
 ) -> None:  # fmt: skip
     """Run an experiment; again, it goes on: finished runs are skipped, killed ones resumed."""
-    _check(executor, workers, threads, device, slurm)
+    each = 1 if threads is None else threads
+    _check(executor, workers, each, device, slurm)
     from manyheads.sweep.plan import commands, plan
 
     wanted = plan(experiment, scale, out, arms=_names(arms), seeds=_seeds(seeds))
@@ -49,17 +50,17 @@ def run(
         from .run_forecast import show
 
         beside = 1 if executor == "process" else 2 if workers is None else max(1, workers)
-        show(wanted, experiment == "all", beside, device, threads, tflops, data_root)
+        show(wanted, experiment == "all", beside, device, each, tflops, data_root)
         return
     wanted.share()
     if listed:
         jobs = wanted.jobs()
         later, why = _later(wanted, bool(jobs))
-        print(*commands([*jobs, *later], device, data_root), sep="\n")
+        print(*commands([*jobs, *later], device, data_root, threads), sep="\n")
     else:
         options = _options(slurm or [])
         where = {"device": device, "root": data_root}
-        outcomes, why = _phases(wanted, executor, workers, quiet, where, threads, out, options)
+        outcomes, why = _phases(wanted, executor, workers, quiet, where, each, out, options)
         _tell(outcomes, wanted.share(), out)
     if why:
         print(why, file=sys.stderr)

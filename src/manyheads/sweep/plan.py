@@ -68,14 +68,18 @@ def plan(
     return Plan(root, tuple(now), tuple(later))
 
 
-def commands(jobs: Iterable[Job], device: str | None = None, root: Path | None = None) -> list[str]:
-    """A shell command for every run that is not finished: it trains the run's folder, and called again goes on."""
+def commands(
+    jobs: Iterable[Job], device: str | None = None, root: Path | None = None, threads: int | None = None
+) -> list[str]:
+    """A shell command for every run that is not finished: it trains the run's folder, and called again goes on. `threads`
+    are those of each on the CPU; None leaves that to whoever runs it."""
+    first = [] if threads is None else ["env", f"OMP_NUM_THREADS={threads}", f"MKL_NUM_THREADS={threads}"]
     options = ["--quiet"]
     if device is not None:
         options += ["--device", device]
     if root is not None:
         options += ["--data-root", str(root.resolve())]
-    return [shlex.join(["manyheads", "train", "--resume", str(job.path.resolve()), *options])
+    return [shlex.join([*first, "manyheads", "train", "--resume", str(job.path.resolve()), *options])
             for job in jobs if Run.create(job.path, job.spec).result is None]  # fmt: skip
 
 

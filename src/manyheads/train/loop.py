@@ -60,12 +60,13 @@ def train(
     task = tasks.from_dict(run.spec.task)
     task.check(run.spec.arch)
     ramp.check(recipe, task)
-    started(run, task, weights)
     if isinstance(task, Measurement):
         with joined("none", device) as ranks, held(run, ranks):
+            started(run, task, ranks, weights)
             return measured(run, task, ranks)
     with joined(parallel, device) as ranks, held(run, ranks), listening() as asked, numerics(recipe, ranks.device):
         ranks.check(recipe.batch, recipe.accumulate)
+        started(run, task, ranks, weights)
         with explained(run.spec.arch, recipe, ranks):
             work = task.open(ranks.device, run.spec.seed, recipe.dealt, root=root)
             spend = budget(recipe, run.spec.arch, unit=work.unit, per_sample=work.per_sample, samples=work.samples)

@@ -6,8 +6,6 @@ finds them in the folders beside the run, and refuses to start from any others."
 
 from __future__ import annotations
 
-import os
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +16,7 @@ from manyheads.arch import record
 from manyheads.arch.errors import UserError
 from manyheads.data.text.documents import digest
 from manyheads.models.store import RECORD, WEIGHTS, read_weights
-from manyheads.runs import Busy, Run
+from manyheads.runs import Run
 from manyheads.tasks import Task
 
 from . import checkpoint
@@ -48,40 +46,27 @@ def finetune(run: Run, model: Path | str, **how: Any) -> dict[str, Any]:
     return train(run, weights=model, **how)
 
 
-def started(run: Run, task: Task, model: Path | str | None = None) -> None:
-    """`_started`; what hinders it is the run's state, so that a corrected one may take its folder."""
-    try:
-        _started(run, task, model)
-    except Busy:
-        raise
-    except UserError as error:
-        with suppress(UserError), run.locked():
-            run.write_status(state="failed", step=None, message=str(error))
-        raise
-
-
-def _started(run: Run, task: Task, model: Path | str | None) -> None:
+def started(run: Run, task: Task, ranks: Ranks, model: Path | str | None = None) -> None:
     """Have a run whose task names weights begin with these: those in the folder `model`, or in a folder beside the run. One
-    that has begun is left as it is; a task that names none is refused, unless it says `scratch`."""
+    that has begun is left as it is; a task that names none is refused, unless it says `scratch`. The run's folder is held;
+    of several processes the first one writes and the others wait."""
     stated = getattr(task, "weights", None)
     if stated in (None, SCRATCH):
         if model is not None:
             why = "has no field `weights`" if stated is None else "says weights='scratch'"
             raise UserError(f"weights were given, {model}, and the task {type(task).__name__} {why}; leave them out")
         return
-    if run.result is not None or os.environ.get("RANK", "0") != "0":  # of several processes the first one writes
-        return
-    if model is not None:
-        begin(run, model)
-        return
-    if checkpoint.newest(run.checkpoints, run.id, lambda _: None, Ranks(torch.device("cpu"))) is not None:
-        return
-    named(task)
-    source = beside(run, stated)
-    if source is None:
-        raise UserError(f"{run.path} starts from weights of sha256 {stated[:12]}, and no folder beside it has these; say "
-                        "where they are: --weights FOLDER (in Python `train(run, weights=FOLDER)`)")
-    begin(run, source)
+    if ranks.first:
+        if model is not None:
+            _begin(run, model)
+        elif not _begun(run):
+            named(task)
+            source = beside(run, str(stated))
+            if source is None:
+                raise UserError(f"{run.path} starts from weights of sha256 {str(stated)[:12]}, and no folder beside it has "
+                                "these; say where they are: --weights FOLDER (in Python `train(run, weights=FOLDER)`)")
+            _begin(run, source)
+    ranks.wait()
 
 
 def named(task: Task) -> None:
@@ -105,23 +90,30 @@ def begin(run: Run, model: Path | str) -> None:
 
     The run's task states their sha256 as `weights`, so that runs from other weights are other runs. What has another shape
     or name there, the head, is drawn from the seed."""
-    if run.result is not None or os.environ.get("RANK", "0") != "0":  # of several processes the first one writes
-        return
+    if run.result is None:
+        with run.locked():
+            _begin(run, model)
+
+
+def _begin(run: Run, model: Path | str) -> None:
     stated, found = run.spec.task.get("weights"), weights_digest(model)
     if stated != found:
         raise UserError(f"{Path(model) / WEIGHTS} has sha256 {found[:12]}, and the run's task says weights="
                         f"{str(stated)[:12]!r}; write weights={found!r} there, or give the right model")
+    if _begun(run):
+        return
     ranks = Ranks(torch.device("cpu"))
-    with run.locked():
-        if checkpoint.newest(run.checkpoints, run.id, lambda _: None, ranks) is not None:
-            return
-        recipe = Recipe.from_dict(run.spec.recipe)
-        built = place(run.spec.arch, recipe.rates, run.spec.seed, ranks)
-        _fill(built, Path(model))
-        average = Average(built, recipe.ema) if recipe.ema else None
-        optimizer = adamw(built, recipe)
-        prepare(built, optimizer, 0)
-        State(run, ranks, built, optimizer, average, Losses(recipe.log_every, float("inf"), ranks)).save(0.0)
+    recipe = Recipe.from_dict(run.spec.recipe)
+    built = place(run.spec.arch, recipe.rates, run.spec.seed, ranks)
+    _fill(built, Path(model))
+    average = Average(built, recipe.ema) if recipe.ema else None
+    optimizer = adamw(built, recipe)
+    prepare(built, optimizer, 0)
+    State(run, ranks, built, optimizer, average, Losses(recipe.log_every, float("inf"), ranks)).save(0.0)
+
+
+def _begun(run: Run) -> bool:
+    return checkpoint.newest(run.checkpoints, run.id, lambda _: None, Ranks(torch.device("cpu"))) is not None
 
 
 def _fill(built: nn.Module, folder: Path) -> None:
