@@ -31,7 +31,7 @@ def run(
     out: Annotated[Path, typer.Option(help="Where run folders go.")] = Path("runs"),
     executor: Annotated[str, typer.Option(help=f"Where runs execute: {', '.join(EXECUTORS)}.")] = "processes",
     workers: Annotated[int | None, typer.Option(help="Runs side by side. Default: 2 processes, all a cluster has.")] = None,
-    threads: Annotated[int | None, typer.Option(help="CPU threads of each. Default: 1; in a --list the scheduler's.")] = None,
+    threads: Annotated[int | None, typer.Option(help="CPU threads of each. Default: 1; of a --list: not set.")] = None,
     device: Annotated[str | None, typer.Option(help="cpu, cuda. Default: a GPU if there is one.")] = None,
     data_root: Annotated[Path | None, typer.Option(help="Where data lies.")] = None,
     slurm: Annotated[list[str] | None, typer.Option(help="Slurm: partition=gpu, timeout_min=600, mem_gb=32 ...")] = None,
