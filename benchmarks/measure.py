@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import json
 import platform
+import random
 import statistics
 import time
 from collections.abc import Callable
@@ -62,8 +63,9 @@ def race(
             contestant.step = None
         else:
             ready.append(contestant)
-    for number in range(rounds):
-        for contestant in ready if number % 2 else ready[::-1]:  # nobody always comes after the same one
+    order = random.Random(0)
+    for _ in range(rounds):
+        for contestant in order.sample(ready, len(ready)):  # nobody always comes after the same one
             assert contestant.step is not None
             synchronise()
             start = time.perf_counter()

@@ -1,8 +1,8 @@
 """Writes the tables and the figure of docs/rank.md from finished runs: `python docs/make_rank.py [FOLDER OF RUNS]`.
 
 With a folder, the runs of the rank experiments below it become part of the evidence of their scale first (`RECORDS`), each
-experiment in place of what was recorded of it; without, what is recorded is drawn again. Tables stand between two marks,
-`<!-- name -->` and `<!-- /name -->`; the rest of the page is left alone."""
+arm in place of what was recorded of it, unless it has fewer seeds; without, what is recorded is drawn again. Tables stand
+between two marks, `<!-- name -->` and `<!-- /name -->`; the rest of the page is left alone."""
 
 from __future__ import annotations
 
@@ -25,14 +25,13 @@ from manyheads.experiments.rank_fig1 import FIG1
 from manyheads.experiments.rank_paper import RANK
 from manyheads.experiments.rank_rate import RATE
 from manyheads.experiments.statistics import mean, spread
+from manyheads.models.store import load
 from manyheads.report.gather import gather
 from manyheads.tasks import from_dict
 
 HERE = Path(__file__).parent
 PAGE, EVIDENCE = HERE / "rank.md", HERE.parent / "evidence"
-RECORDS = {
-    "laptop": ("rank_laptop_cpu.json", "2 CPU cores"), "small": ("rank_small_h200.json", "one H200, 16 runs at once"),
-}  # fmt: skip
+RECORDS = {"laptop": "rank_laptop_cpu.json", "small": "rank_small_h200.json"}
 NOTES = {  # one seed each, found before this code was written
     "L1_d2_full": 0.063, "L1_d2_half": 0.571, "L1_d2_quarter": 0.677, "L1_d2_r1": 0.738,
     "L1_d2.5_full": 0.056, "L1_d2.5_half": 0.408, "L1_d2.5_quarter": 0.571, "L1_d2.5_r1": 0.692,
@@ -45,7 +44,6 @@ Arms = dict[str, dict[str, Any]]
 def record(root: Path, scale: str) -> dict[str, Any]:
     """Every arm of every rank experiment at `scale`, seed by seed."""
     found: dict[str, Any] = {}
-    machines: set[str] = set()
     for section in gather(root, {one.name: one for one in RANK}).sections:
         if section.scale != scale or section.experiment is None:
             continue
@@ -60,11 +58,30 @@ def record(root: Path, scale: str) -> dict[str, Any]:
                 "task": spec.task, "trivial": from_dict(spec.task).trivial(),  # type: ignore[attr-defined]
                 "seeds": [run.seed for run in arm.done],
                 **{name: list(arm.values(name).values()) for name in ("loss", "seen", "skill", "accuracy", "log_kappa")},
+                "scales": [last_scale(run.found.path / "model") for run in arm.done],
+                "seconds": [round(run.measured.seconds, 1) for run in arm.done], "machine": arm.done[0].measured.machine,
             }  # fmt: skip
-            machines |= {json.dumps(run.measured.machine, sort_keys=True) for run in arm.done}
         found[section.name] = arms
-    return {"scale": scale, "machine": RECORDS[scale][1], "versions": [json.loads(text) for text in sorted(machines)],
-            "experiments": found}  # fmt: skip
+    return found
+
+
+def last_scale(model: Path) -> float | None:
+    """s of the last x s / |x|, where the model was kept."""
+    if not (model / "arch.json").exists():
+        return None
+    scales = [float(part) for name, part in load(model).state_dict().items() if name.endswith("scale")]
+    return scales[-1] if scales else None
+
+
+def merged(old: dict[str, Any], new: dict[str, Any]) -> dict[str, Any]:
+    """What was recorded, with the arms of `new` in place of their own."""
+    for name, arms in new.items():
+        for arm, one in arms.items():
+            before = old["experiments"].setdefault(name, {}).get(arm)
+            if before is not None and len(before["seeds"]) > len(one["seeds"]):
+                sys.exit(f"{name} {arm}: {len(before['seeds'])} seeds on record and {len(one['seeds'])} here; run the rest")
+            old["experiments"][name][arm] = one
+    return old
 
 
 def table(*rows: Sequence[str]) -> str:
@@ -94,22 +111,23 @@ def fig1(arms: Arms) -> str:
     return table(*rows)
 
 
-def printed(arms: Arms) -> str:
-    """The same at the paper's size, beside what it printed."""
-    rows = [["arm", "heads x rank", "parameters", "loss of each seed", "best", "paper", "skill of the best", "kappa"]]
+def beside_paper(arms: Arms) -> str:
+    """The same at the paper's size, beside what it printed; skill and kappa are the best seed's."""
+    rows = [["arm", "heads x rank", "parameters", "loss of each seed", "best", "paper", "its skill", "its kappa"]]
     for name, one in arms.items():
-        best = min(one["loss"])
+        best = min(range(len(one["loss"])), key=one["loss"].__getitem__)
         rows.append([name, f"{one['heads']} x {one['head_dim']}", f"{one['params']:,}",
-                     ", ".join(f"{loss:.3f}" for loss in one["loss"]), f"{best:.3f}", f"{FIG1.printed[name]:.3g}",
-                     f"{max(one['skill']):.2f}", kappa(one["log_kappa"])])  # fmt: skip
+                     ", ".join(f"{loss:.3f}" for loss in one["loss"]), f"{one['loss'][best]:.3f}",
+                     f"{FIG1.printed[name]:.3g}", f"{one['skill'][best]:.2f}",
+                     kappa([one["log_kappa"][best]])])  # fmt: skip
     return table(*rows)
 
 
-def rated(arms: Arms) -> str:
-    """Loss by learning rate and warm-up, and how many seeds end at an output of zeros."""
+def by_rate(arms: Arms) -> str:
+    """Loss by learning rate and warm-up, and in how many seeds the last scale ends at 0."""
     rows = [["arm", "learning rate", "warm-up", "loss", "best", "ended at zeros"]]
     for name, one in ((arm.name, arms[arm.name]) for arm in RATE.setting("laptop").arms):
-        lost = sum(loss > 0.99 for loss in one["loss"])
+        lost = sum(abs(scale) < 0.01 for scale in one["scales"])
         rows.append([name, f"{one['lr']:g}", f"{100 * one['warmup']:.0f} %", told(one["loss"]), f"{min(one['loss']):.3f}",
                      f"{lost} of {len(one['loss'])}"])  # fmt: skip
     return table(*rows)
@@ -132,9 +150,9 @@ def scored(*names: str) -> Callable[[Arms], str]:
 TABLES: dict[str, Callable[[Arms], str]] = {
     "rank_fig1": fig1, "rank_axes": scored("loss", "accuracy"), "rank_replay": scored("loss", "seen"),
     "rank_n": scored("loss", "skill"), "rank_dim": scored("loss", "skill"), "rank_regression": scored("loss"),
-    "rank_positions": scored("loss", "skill"), "rank_rate": rated,
+    "rank_positions": scored("loss", "skill"), "rank_rate": by_rate,
 }  # fmt: skip
-SMALL: dict[str, Callable[[Arms], str]] = {"rank_fig1": printed}
+SMALL: dict[str, Callable[[Arms], str]] = {"rank_fig1": beside_paper}
 
 
 def draw(arms: Arms) -> None:
@@ -188,13 +206,10 @@ def write(page: str, found: dict[str, dict[str, Any]]) -> str:
 
 if __name__ == "__main__":
     if len(sys.argv) > 1:
-        for scale, (name, _) in RECORDS.items():
-            if (made := record(Path(sys.argv[1]), scale))["experiments"]:
-                before = json.loads((EVIDENCE / name).read_text()) if (EVIDENCE / name).exists() else {}
-                made["experiments"] = before.get("experiments", {}) | made["experiments"]
-                old = before.get("versions", [])
-                made["versions"] = old + [one for one in made["versions"] if one not in old]
-                (EVIDENCE / name).write_text(json.dumps(made, indent=1) + "\n")
-    measured = {scale: json.loads((EVIDENCE / name).read_text()) for scale, (name, _) in RECORDS.items()}
+        for scale, name in RECORDS.items():
+            if made := record(Path(sys.argv[1]), scale):
+                whole = merged(json.loads((EVIDENCE / name).read_text()), made)
+                (EVIDENCE / name).write_text(json.dumps(whole, indent=1) + "\n")
+    measured = {scale: json.loads((EVIDENCE / name).read_text()) for scale, name in RECORDS.items()}
     PAGE.write_text(write(PAGE.read_text(), measured))
     draw(measured["laptop"]["experiments"]["rank_axes"])

@@ -13,10 +13,10 @@ from manyheads.arch.spec import Arch
 from manyheads.experiments.demo import shortened
 from manyheads.experiments.experiment import Experiment, folder, specs
 from manyheads.experiments.rank_axes import AXES
+from manyheads.experiments.rank_dim import RANK_DIM
 from manyheads.experiments.rank_fig1 import FIG1
 from manyheads.experiments.rank_n import RANK_N
 from manyheads.experiments.rank_paper import RANK
-from manyheads.experiments.rank_parts import SLOW
 from manyheads.experiments.rank_positions import POSITIONS
 from manyheads.experiments.rank_rate import RATE, RATES
 from manyheads.experiments.rank_regression import REGRESSION
@@ -141,11 +141,26 @@ def test_rank_decides_and_heads_of_the_same_rank_help(tmp_path: Path) -> None:
     assert half["accuracy"] < 0.8
 
 
-def test_three_layers_differ_in_nothing_but_rate_and_warm_up() -> None:
+def test_depth_is_compared_in_nothing_but_rate_and_warm_up() -> None:
     for scale in RATE.settings:
-        arms = [arm for arm in RATE.setting(scale).arms if arm.name.startswith("L3_half")]
-        assert len({arm.arch for arm in arms}) == 1
-        assert [arm.recipe for arm in arms] == [{"lr": rate} for rate in RATES] + [{"lr": RATES[0], **SLOW}]
-        deep = [arm.recipe for arm in FIG1.setting(scale).arms if arm.name.startswith("L3")]
-        assert all(one == (SLOW if scale == "small" else {}) for one in deep)
-        assert FIG1.setting(scale).recipes["steps"]["lr"] == RATES[0]
+        runs = {spec.label["arm"]: spec for spec in specs(RATE, scale) if spec.seed == 0}
+        assert len(runs) == 12
+        for rank in ("full", "half"):
+            three = [runs[f"L3_{rank}_{how}"] for how in (*(f"lr{rate:g}" for rate in RATES), "slow")]
+            assert len({spec.arch for spec in three}) == 1
+            assert [spec.recipe["lr"] for spec in three] == [*RATES, RATES[0]]
+            assert [spec.recipe["schedule"]["warmup"] for spec in three] == [0.05, 0.05, 0.05, 0.25]
+            assert runs[f"L1_{rank}_slow"].recipe == runs[f"L3_{rank}_slow"].recipe
+            assert shape(runs[f"L1_{rank}_slow"].arch)[1:] == shape(three[0].arch)[1:]
+
+
+def test_experiments_with_several_layers_warm_up_slowly_in_all_their_arms() -> None:
+    """Where a run is shorter than the paper's: `rank_rate` says why."""
+    several = set()
+    for experiment in (FIG1, RANK_N, POSITIONS, RANK_DIM, REPLAY, AXES):
+        for scale in ("laptop", "small", "paper"):
+            deep = max(depths(arm.arch)[0] for arm in experiment.setting(scale).arms) > 1
+            found = {spec.recipe["schedule"]["warmup"] for spec in specs(experiment, scale)}
+            assert found == {0.25 if deep and scale != "paper" else 0.05}, (experiment.name, scale)
+            several |= {experiment.name} if deep else set()
+    assert several == {"rank_fig1", "rank_n", "rank_positions", "rank_dim", "rank_replay"}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -48,6 +49,15 @@ def test_a_captured_run_learns(tmp_path: Path) -> None:
     spec = specs(FIG1, "laptop")[0]
     result = train(Run.create(folder(tmp_path, spec), spec), device="cuda", progress="none")
     assert result["score"]["loss"] < 0.12
+
+
+def test_the_recipe_of_small_scale_compiles_and_captures(tmp_path: Path) -> None:
+    """A short run of the grid's first arm; the rest of its recipe as it is."""
+    spec = specs(FIG1, "small")[0]
+    spec = replace(spec, recipe={**spec.recipe, "basis": {"kind": "steps", "amount": 400}})
+    result = train(Run.create(folder(tmp_path, spec), spec), device="cuda", progress="none")
+    assert result["machine"]["compiled"]
+    assert result["score"]["loss"] < 0.95
 
 
 def test_four_thousand_heads_of_rank_one_fit() -> None:

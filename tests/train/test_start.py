@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -19,9 +20,11 @@ from manyheads.runs import Run, RunSpec
 from manyheads.tasks import Glue, to_dict
 from manyheads.train.loop import train
 from manyheads.train.start import finetune, weights_digest
+from manyheads.train.stop import Stopped
+from tests.faults.test_damage import Ear
 from tests.tasks.glue_files import write
 from tests.train.tiny import spec, together, traces
-from tests.train.workers import train_together
+from tests.train.workers import refused_together, train_together
 
 ENCODER = crammed_bert(32, 1, 2, 16, 48, vocab=2048, tokens=24)
 STILL: dict[str, Any] = {"batch": 8, "basis": {"kind": "steps", "amount": 2}, "lr": 1e-12, "weight_decay": 0.0}
@@ -131,3 +134,29 @@ def test_a_corrected_command_may_take_the_folder(root: Path) -> None:
     right = made(root, "mine", weights=weights_digest(root / "runs/pretrained/model"))
     train(right, device="cpu", progress="none", root=root)
     assert kept(right)
+
+
+def test_where_all_checkpoints_are_damaged_it_starts_from_the_weights_again_and_says_so(root: Path) -> None:
+    """Not from the seed's, as a run that fine-tunes nothing would."""
+    slow = STILL | {"basis": {"kind": "steps", "amount": 8}, "checkpoint_every": 2, "log_every": 2}
+    run = made(root, "rte", slow, weights=weights_digest(root / "runs/pretrained/model"))
+    with pytest.raises(Stopped):
+        train(run, device="cpu", progress=Ear(5), root=root)
+    left = sorted(run.checkpoints.glob("step-*/*.safetensors"))
+    assert len(left) == 2
+    for shard in left:
+        shard.write_bytes(shard.read_bytes()[:-8])
+    ear = Ear()
+    train(run, device="cpu", progress=ear, root=root)
+    assert [text for text in ear.heard if "is damaged" in text]
+    assert kept(run)
+    told = [json.loads(line)["step"] for line in (run.path / "metrics.jsonl").read_text().splitlines() if "train" in line]
+    assert told == [2, 4, 6, 8]
+
+
+def test_where_the_first_process_refuses_the_others_do_too(root: Path) -> None:
+    run = made(root, "lost", data=str(root / "glue"), weights="ab" * 32)
+    together(2, refused_together, str(run.path), run.spec.to_dict(), "ddp", str(root))
+    assert "no folder beside it has these" in (root / "refused-0").read_text()
+    assert "cannot start; the first process says why" in (root / "refused-1").read_text()
+    assert run.state == "failed"

@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 
+from manyheads.arch.errors import UserError
 from manyheads.runs import Run, RunSpec
 from manyheads.train.loop import train
 from manyheads.train.stop import Stopped
@@ -99,3 +100,11 @@ def shard_families() -> None:
                 assert a.grad is not None, parameter
                 assert b.grad is not None
                 torch.testing.assert_close(whole(a.grad), b.grad, rtol=1e-3, atol=1e-6, msg=f"{name} {parameter}")
+
+
+def refused_together(folder: str, made: dict[str, Any], parallel: str, out: str) -> None:
+    """Train as one of several processes; what it is refused with goes to a file."""
+    try:
+        train_together(folder, made, parallel)
+    except UserError as error:
+        (Path(out) / f"refused-{os.environ['RANK']}").write_text(str(error))

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from .experiment import Arm, Comparison, Experiment, Setting
-from .rank_parts import brief, encoder, laptop, recipe, task
+from .rank_parts import SLOW, brief, encoder, laptop, recipe, task
 
 
 def arms(dims: Iterable[int], tokens: int, depth: int, multiplier: int, mlp_dim: int) -> tuple[Arm, ...]:
@@ -33,7 +33,7 @@ RANK_DIM = Experiment(
         **brief(Setting(arms((16, 64), 8, 1, 2, 256), (0, 1, 2), task(0, 8, held=1024),
                          {"steps": laptop(3000, 128, 0.005)})),
         "small": Setting(arms((16, 64, 128, 256), 16, 2, 8, 2048), (0, 1, 2), task(0, 16),
-                         {"steps": recipe(10_000, 256, 0.005)}),
+                         {"steps": recipe(10_000, 256, 0.005, **SLOW)}),
         "paper": Setting(arms((16, 64, 128, 256), 16, 2, 8, 2048), (0, 1, 2, 3, 4), task(0, 16),
                          {"steps": recipe(200_000, 256, 0.005)}),
     },

@@ -11,8 +11,7 @@ held-out on data that never does (see rank_replay).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections.abc import Iterable
 
 from .experiment import Arm, Comparison, Experiment, Setting
 from .rank_parts import SLOW, brief, encoder, laptop, rank_name, recipe, task, width_name
@@ -32,12 +31,12 @@ PRINTED = {  # d=64, N=16; depth, multiplier: error at each of RANKS
 
 
 def arms(dim: int, tokens: int, mlp_dim: int, depths: Iterable[int], multipliers: Iterable[int],
-         ranks: Iterable[int], deep: Mapping[str, Any] | None = None) -> tuple[Arm, ...]:  # fmt: skip
-    """The grid, row by row; `deep` are fields of the recipe where there are several layers."""
+         ranks: Iterable[int]) -> tuple[Arm, ...]:  # fmt: skip
+    """The grid, row by row."""
     return tuple(
         Arm(f"L{depth}_{width_name(dim, multiplier)}_{rank_name(dim, rank)}",
             encoder(dim, depth, multiplier, rank, tokens=tokens, mlp_dim=mlp_dim),
-            f"{multiplier * dim // rank} heads of {rank}", recipe=(deep or {}) if depth > 1 else {})
+            f"{multiplier * dim // rank} heads of {rank}")
         for depth in depths for multiplier in multipliers for rank in ranks
     )  # fmt: skip
 
@@ -49,8 +48,8 @@ FIG1 = Experiment(
     settings={
         **brief(Setting(arms(16, 8, 256, (1,), (1, 4), (16, 8, 4, 1)), (0, 1, 2), task(16, 8, held=2048),
                          {"steps": laptop(3000, 128, 0.01)})),
-        "small": Setting(arms(64, 16, 2048, (1, 3), (1, 8), (64, 32, 16, 4), SLOW), (0, 1, 2), task(64, 16),
-                         {"steps": recipe(20_000, 256, 0.01)}),
+        "small": Setting(arms(64, 16, 2048, (1, 3), (1, 8), (64, 32, 16, 4)), (0, 1, 2), task(64, 16),
+                         {"steps": recipe(20_000, 256, 0.01, **SLOW)}),
         "paper": Setting(arms(64, 16, 2048, (1, 3, 5), (1, 8, 64), RANKS[::-1]), (0, 1, 2, 3, 4), task(64, 16),
                          {"steps": recipe(100_000, 256, 0.01)}),
     },

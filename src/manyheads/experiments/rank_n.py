@@ -45,7 +45,7 @@ RANK_N = Experiment(
     question="Does depth make up for low rank, and does it still when there are many points?",
     settings={
         **brief(Setting(arms(16, 256, 4, (4, 64), (1, 2), (16, 4), 1024), (0, 1, 2), task(16, 0, held=1024),
-                         {"steps": laptop(2500, 1, 0.005)})),
+                         {"steps": laptop(2500, 1, 0.005, **SLOW)})),
         "small": Setting(arms(64, 2048, 8, (4, 16, 64, 256), (1, 2, 4), (64, 32, 16), 4096), (0, 1, 2), task(64, 0),
                          {"steps": recipe(10_000, 1, 0.005, **SLOW)}),
         "paper": Setting(arms(64, 2048, 64, (4, 16, 64, 256), (2,), RANKS) + arms(64, 2048, 64, (4, 64), (1,), (64, 16)),

@@ -58,7 +58,7 @@ POSITIONS = Experiment(
     question="Do layers of low-rank heads do better with coordinates of their own to write into, at equal parameters too?",
     settings={
         **brief(Setting(arms(16, 8, 256, 4, (1, 3), (4,)), (0, 1, 2), task(16, 8, held=1024),
-                         {"steps": laptop(1500, 128, 0.005)})),
+                         {"steps": laptop(1500, 128, 0.005, **SLOW)})),
         "small": Setting(arms(64, 16, 2048, 8, (1, 3), (64, 16, 4)), (0, 1, 2), task(64, 16),
                          {"steps": recipe(20_000, 256, 0.005, **SLOW)}),
         "paper": Setting(arms(64, 16, 2048, 8, (1, 3), RANKS), (0, 1, 2, 3, 4), task(64, 16),

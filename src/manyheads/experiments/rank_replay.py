@@ -31,7 +31,7 @@ REPLAY = Experiment(
     question="How much of what depth brings to low-rank heads is memory of the same few batches?",
     settings={
         **brief(Setting(arms(16, 8, 256, 3, 8, 4, 25), (0, 1, 2), task(16, 8, held=2048),
-                         {"steps": laptop(2000, 128, 0.005)})),
+                         {"steps": laptop(2000, 128, 0.005, **SLOW)})),
         "small": Setting(arms(64, 16, 2048, 3, 64, 4, 100), (0, 1, 2), task(64, 16),
                          {"steps": recipe(30_000, 256, 0.01, **SLOW)}),
         "paper": Setting(arms(64, 16, 2048, 3, 64, 4, 100), (0, 1, 2, 3, 4), task(64, 16),

@@ -12,12 +12,18 @@ from contextlib import suppress
 from pathlib import Path
 
 
+def settings(threads: int) -> dict[str, str]:
+    """The environment of a process of so many threads on the CPU."""
+    return {name: str(threads) for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS")}
+
+
 class Child:
     """One process of `manyheads.sweep.worker`. It saves and stops when this process closes its input or dies."""
 
-    def __init__(self, threads: int) -> None:
-        environment = os.environ | {name: str(threads) for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS")}
-        environment.setdefault("TORCHINDUCTOR_COMPILE_THREADS", str(threads))  # else each compiles with all cores
+    def __init__(self, threads: int, beside: int = 1) -> None:
+        """`threads` are those of its computations; where it compiles, `beside` of its kind share the cores."""
+        environment = os.environ | settings(threads)
+        environment.setdefault("TORCHINDUCTOR_COMPILE_THREADS", str(max(threads, (os.cpu_count() or 1) // beside)))
         # its own session: a terminal's Ctrl-C reaches the parent alone, which then asks its workers
         self.process = subprocess.Popen(
             [sys.executable, "-m", "manyheads.sweep.worker"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,

@@ -196,7 +196,7 @@ class _Pool:
             if child is not None and child.dead:
                 child.dismiss()
                 child = None
-            child = child or Child(self.threads)
+            child = child or Child(self.threads, self.size)
             self.running[i] = child
             if self.asked:  # since somebody last looked
                 child.stop()

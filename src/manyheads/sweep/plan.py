@@ -13,6 +13,7 @@ from manyheads.experiments.adopt import adopt
 from manyheads.experiments.experiment import SCALES, Experiment, folder, specs
 from manyheads.runs import Run, RunSpec
 
+from .child import settings
 from .job import Job
 
 ALL = "all"
@@ -73,7 +74,7 @@ def commands(
 ) -> list[str]:
     """A shell command for every run that is not finished: it trains the run's folder, and called again goes on. `threads`
     are those of each on the CPU; None leaves that to whoever runs it."""
-    first = [] if threads is None else ["env", f"OMP_NUM_THREADS={threads}", f"MKL_NUM_THREADS={threads}"]
+    first = [] if threads is None else ["env", *(f"{name}={value}" for name, value in settings(threads).items())]
     options = ["--quiet"]
     if device is not None:
         options += ["--device", device]

@@ -4,7 +4,8 @@
                              shard-*.safetensors  model, moments, averages; any number of processes can read them
 
 A checkpoint is written under another name and renamed when it is on the disk, so that one with its own name is whole
-unless the disk damaged it; its hashes tell. The newest two are kept.
+unless the disk damaged it; its hashes tell. The newest two are kept; what is newer than one that is written now was passed
+over as damaged, and goes.
 """
 
 from __future__ import annotations
@@ -82,7 +83,7 @@ def save(folder: Path, tensors: dict[str, Tensor], note: Note, ranks: Ranks) -> 
                     shutil.rmtree(final)
                 partial.rename(final)
                 sync_folder(folder)
-                for old in _all(folder)[KEPT:]:
+                for old in set(_all(folder)) - set(_history(folder, note.step)[:KEPT]):
                     shutil.rmtree(old)
     except BaseException:
         if ranks.first:
@@ -152,7 +153,16 @@ def _views(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
 def _all(folder: Path) -> list[Path]:
     """The checkpoints of a run, newest first."""
     found = [path for path in folder.glob("step-*") if NAME.fullmatch(path.name)]
-    return sorted(found, key=lambda path: int(path.name.removeprefix("step-")), reverse=True)
+    return sorted(found, key=_step, reverse=True)
+
+
+def _history(folder: Path, step: int) -> list[Path]:
+    """Those up to a step, newest first."""
+    return [path for path in _all(folder) if _step(path) <= step]
+
+
+def _step(path: Path) -> int:
+    return int(path.name.removeprefix("step-"))
 
 
 def _read(path: Path, *, hashes: bool = True) -> Note:

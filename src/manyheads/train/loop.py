@@ -20,7 +20,7 @@ from manyheads.runs import Run
 from manyheads.tasks import Work
 from manyheads.tasks.measurement import Measurement
 
-from . import checkpoint, ramp
+from . import checkpoint, ramp, start
 from .average import Average
 from .budget import Budget, budget
 from .clock import Clock
@@ -35,7 +35,6 @@ from .place import place
 from .progress import Style, Watch, watch
 from .recipe import Recipe
 from .schedule import beta1, factor
-from .start import started
 from .state import State
 from .step import make_step, numerics, uses_half
 from .stop import Asked, Stopped, held, listening
@@ -53,26 +52,29 @@ def train(
 
     It starts where the newest checkpoint stands. Asked to stop by SIGTERM or SIGINT it finishes the step, saves, and
     raises `Stopped`. `root` is where data lies, `events` writes TensorBoard events into the run folder; `weights` is the
-    folder of the model that a fine-tuning run starts from (`train.start`)."""
+    folder of the model that a fine-tuning run starts from (`train.start`). A recipe that compiles has this process forget
+    what it compiled before."""
     if (done := run.result) is not None:
         return done
     recipe = Recipe.from_dict(run.spec.recipe)
     task = tasks.from_dict(run.spec.task)
     task.check(run.spec.arch)
     ramp.check(recipe, task)
+    start.check(task, weights)
     if isinstance(task, Measurement):
         with joined("none", device) as ranks, held(run, ranks):
-            started(run, task, ranks, weights)
             return measured(run, task, ranks)
     with joined(parallel, device) as ranks, held(run, ranks), listening() as asked, numerics(recipe, ranks.device):
+        if ranks.agree(float(run.result is not None))[0]:  # somebody else had the folder, and has finished it
+            return run.result or {}
         ranks.check(recipe.batch, recipe.accumulate)
-        started(run, task, ranks, weights)
         with explained(run.spec.arch, recipe, ranks):
             work = task.open(ranks.device, run.spec.seed, recipe.dealt, root=root)
             spend = budget(recipe, run.spec.arch, unit=work.unit, per_sample=work.per_sample, samples=work.samples)
             style = "none" if quiet or not ranks.first else progress
             look = watch(style, run.path.name, spend, work.unit, run.path / "events" if events and ranks.first else None)
             try:
+                start.started(run, task, ranks, weights, look.say)
                 return Session(run, recipe, work, spend, ranks, look, asked).train()
             finally:
                 look.close()

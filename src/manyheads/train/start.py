@@ -6,6 +6,7 @@ finds them in the folders beside the run, and refuses to start from any others."
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -46,27 +47,42 @@ def finetune(run: Run, model: Path | str, **how: Any) -> dict[str, Any]:
     return train(run, weights=model, **how)
 
 
-def started(run: Run, task: Task, ranks: Ranks, model: Path | str | None = None) -> None:
+def check(task: Task, model: Path | str | None) -> None:
+    """Refuse weights for a task that starts from none."""
+    stated = getattr(task, "weights", None)
+    if stated in (None, SCRATCH) and model is not None:
+        why = "has no field `weights`" if stated is None else "says weights='scratch'"
+        raise UserError(f"weights were given, {model}, and the task {type(task).__name__} {why}; leave them out")
+
+
+def started(run: Run, task: Task, ranks: Ranks, model: Path | str | None, say: Callable[[str], None]) -> None:
     """Have a run whose task names weights begin with these: those in the folder `model`, or in a folder beside the run. One
     that has begun is left as it is; a task that names none is refused, unless it says `scratch`. The run's folder is held;
-    of several processes the first one writes and the others wait."""
+    of several processes the first one writes, and the others wait and fail with it."""
     stated = getattr(task, "weights", None)
     if stated in (None, SCRATCH):
-        if model is not None:
-            why = "has no field `weights`" if stated is None else "says weights='scratch'"
-            raise UserError(f"weights were given, {model}, and the task {type(task).__name__} {why}; leave them out")
         return
+    refused: UserError | None = None
     if ranks.first:
-        if model is not None:
-            _begin(run, model)
-        elif not _begun(run):
-            named(task)
-            source = beside(run, str(stated))
-            if source is None:
-                raise UserError(f"{run.path} starts from weights of sha256 {str(stated)[:12]}, and no folder beside it has "
-                                "these; say where they are: --weights FOLDER (in Python `train(run, weights=FOLDER)`)")
-            _begin(run, source)
-    ranks.wait()
+        try:
+            _first(run, task, str(stated), model, say)
+        except UserError as error:
+            refused = error
+    if ranks.agree(float(refused is not None))[0]:
+        raise refused or UserError(f"{run.path} cannot start; the first process says why")
+
+
+def _first(run: Run, task: Task, stated: str, model: Path | str | None, say: Callable[[str], None]) -> None:
+    """What the first process does for all."""
+    if model is not None:
+        _begin(run, model, say)
+    elif not _begun(run, say):
+        named(task)
+        source = beside(run, stated)
+        if source is None:
+            raise UserError(f"{run.path} starts from weights of sha256 {stated[:12]}, and no folder beside it has these; "
+                            "say where they are: --weights FOLDER (in Python `train(run, weights=FOLDER)`)")
+        _begin(run, source, say)
 
 
 def named(task: Task) -> None:
@@ -89,19 +105,21 @@ def begin(run: Run, model: Path | str) -> None:
     """Give a run that has not begun the weights in the folder `model`; one that has begun is left as it is.
 
     The run's task states their sha256 as `weights`, so that runs from other weights are other runs. What has another shape
-    or name there, the head, is drawn from the seed."""
-    if run.result is None:
-        with run.locked():
-            _begin(run, model)
+    or name there, the head, is drawn from the seed. One process calls this, before several train."""
+    with run.locked():
+        if run.result is None:
+            _begin(run, model, lambda _: None)
 
 
-def _begin(run: Run, model: Path | str) -> None:
+def _begin(run: Run, model: Path | str, say: Callable[[str], None]) -> None:
     stated, found = run.spec.task.get("weights"), weights_digest(model)
     if stated != found:
         raise UserError(f"{Path(model) / WEIGHTS} has sha256 {found[:12]}, and the run's task says weights="
                         f"{str(stated)[:12]!r}; write weights={found!r} there, or give the right model")
-    if _begun(run):
+    if _begun(run, say):
         return
+    for lines in (run.metrics, run.spectra, run.timings):  # of steps whose checkpoints are lost
+        lines.cut(0)
     ranks = Ranks(torch.device("cpu"))
     recipe = Recipe.from_dict(run.spec.recipe)
     built = place(run.spec.arch, recipe.rates, run.spec.seed, ranks)
@@ -112,8 +130,8 @@ def _begin(run: Run, model: Path | str) -> None:
     State(run, ranks, built, optimizer, average, Losses(recipe.log_every, float("inf"), ranks)).save(0.0)
 
 
-def _begun(run: Run) -> bool:
-    return checkpoint.newest(run.checkpoints, run.id, lambda _: None, Ranks(torch.device("cpu"))) is not None
+def _begun(run: Run, say: Callable[[str], None]) -> bool:
+    return checkpoint.newest(run.checkpoints, run.id, say, Ranks(torch.device("cpu"))) is not None
 
 
 def _fill(built: nn.Module, folder: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from types import FunctionType, MethodType
 from typing import Any, Protocol
 
 import torch
@@ -47,12 +48,12 @@ def make_step(
             return work.loss(caller, *batch)
 
     if uses_compile(recipe, ranks.device):
-        torch.compiler.reset()  # of one function PyTorch keeps 8 programs and then compiles no more: here one is enough
+        torch.compiler.reset()  # programs and shapes of runs before: of one code PyTorch compiles 8, and then no more
         if ranks.kind == "fsdp":  # a graph ends where FSDP gathers: at the blocks
             from .parallel import units
 
             for unit in units(model):
-                unit.compile()
+                compile_apart(unit)
         else:
             forward = torch.compile(forward)
     parameters = list(model.parameters())
@@ -103,6 +104,16 @@ def make_step(
         return sum(losses[1:], losses[0])
 
     return step
+
+
+def compile_apart(block: nn.Module) -> None:
+    """Compile the forward of a block as code of its own: blocks share theirs, and where they differ, in a rate, PyTorch
+    would compile the first 8 and leave the others as they are."""
+    shared: Any = type(block).forward
+    code = shared.__code__.replace()
+    own = FunctionType(code, shared.__globals__, shared.__name__, shared.__defaults__, shared.__closure__)
+    own.__kwdefaults__ = shared.__kwdefaults__
+    block.forward = torch.compile(MethodType(own, block))
 
 
 @contextmanager
