@@ -78,8 +78,11 @@ def case(tokens: int, heads: int, batch: int, device: str, captured: bool) -> di
         return make
 
     def peer(amp: bool) -> Callable[[], Callable[[], Any]]:
-        return lambda: both_ways(theirs(width, heads, tokens, landmarks, 0).to(device), x, lambda m, t: m(t)[0],
-                                 **(how | {"amp": amp}))  # fmt: skip
+        def make() -> Callable[[], Any]:  # with an output projection, as ours has one
+            whole = nn.ModuleList([theirs(width, heads, tokens, landmarks, 0), nn.Linear(width, width)]).to(device)
+            return both_ways(whole, x, lambda m, t: m[1](m[0](t)[0]), **(how | {"amp": amp}))
+
+        return make
 
     contestants = [
         Contestant("manyheads", ours(Nystrom(landmarks), NystromAttention)),
