@@ -182,3 +182,15 @@ def test_checkpoints_hold_everything_by_name_and_nothing_pickled(stopped: Path) 
     note = json.loads((path / "note.json").read_text())
     assert note["step"] == 16
     assert note["schema"] == 1
+
+
+def test_where_all_checkpoints_are_damaged_new_ones_take_their_place(folder: Path) -> None:
+    """They have lower numbers, and are what a second kill goes on from."""
+    for shard in folder.glob("checkpoint/step-*/*.safetensors"):
+        shard.write_bytes(shard.read_bytes()[:-8])
+    with pytest.raises(Stopped):
+        train(Run.open(folder), device="cpu", progress=Ear(8))
+    assert sorted(path.name for path in (folder / "checkpoint").iterdir()) == ["step-00000005", "step-00000008"]
+    ear = Ear()
+    train(Run.open(folder), device="cpu", progress=ear)
+    assert "going on from step 8" in ear.heard
