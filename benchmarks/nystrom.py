@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from manyheads.arch.parts import Attention, Nystrom, Softmax
 from manyheads.nn.attention import SoftmaxAttention
 from manyheads.nn.nystrom import NystromAttention
+from manyheads.train.captured import Captured
 
 from . import measure
 from .measure import Contestant, race, write
@@ -32,25 +33,14 @@ def both_ways(module: nn.Module, x: Tensor, call: Callable[[nn.Module, Tensor], 
 
     run = torch.compile(forward) if fast else forward
 
-    def step() -> None:
-        run(x).backward()
+    def step() -> Tensor:
+        loss = run(x)
+        loss.backward()
         module.zero_grad(set_to_none=True)
         x.grad = None
+        return loss.detach()
 
-    if not captured:
-        return step
-    side = torch.cuda.Stream()
-    side.wait_stream(torch.cuda.current_stream())
-    with torch.cuda.stream(side):
-        for _ in range(3):
-            step()
-    torch.cuda.current_stream().wait_stream(side)
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        run(x).backward()
-    module.zero_grad(set_to_none=True)
-    x.grad = None
-    return graph.replay
+    return Captured(step) if captured else step
 
 
 def theirs(width: int, heads: int, tokens: int, landmarks: int, conv: int) -> nn.Module:

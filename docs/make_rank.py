@@ -113,13 +113,13 @@ def fig1(arms: Arms) -> str:
 
 def beside_paper(arms: Arms) -> str:
     """The same at the paper's size, beside what it printed; skill and kappa are the best seed's."""
-    rows = [["arm", "heads x rank", "parameters", "loss of each seed", "best", "paper", "its skill", "its kappa"]]
+    rows = [["arm", "heads x rank", "parameters", "loss of each seed", "best", "its skill", "its kappa", "paper"]]
     for name, one in arms.items():
         best = min(range(len(one["loss"])), key=one["loss"].__getitem__)
         rows.append([name, f"{one['heads']} x {one['head_dim']}", f"{one['params']:,}",
                      ", ".join(f"{loss:.3f}" for loss in one["loss"]), f"{one['loss'][best]:.3f}",
-                     f"{FIG1.printed[name]:.3g}", f"{one['skill'][best]:.2f}",
-                     kappa([one["log_kappa"][best]])])  # fmt: skip
+                     f"{one['skill'][best]:.2f}", kappa([one["log_kappa"][best]]),
+                     f"{FIG1.printed[name]:.3g}"])  # fmt: skip
     return table(*rows)
 
 

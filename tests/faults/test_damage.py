@@ -18,21 +18,9 @@ from manyheads.runs import Run
 from manyheads.train.loop import train
 from manyheads.train.stop import Stopped
 from tests.train.tiny import run_here, spawn, spec, steps, traces
-from tests.train.workers import Stopper, train_alone
+from tests.train.workers import Ear, train_alone
 
 MADE = spec(basis=steps(30), checkpoint_every=5, ema=0.9)
-
-
-class Ear(Stopper):
-    """Keeps what is said; asks to stop at a step."""
-
-    def __init__(self, at: int = 10**9) -> None:
-        super().__init__(at)
-        self.heard: list[str] = []
-
-    def say(self, text: str) -> None:
-        """Keep it."""
-        self.heard.append(text)
 
 
 @pytest.fixture(scope="module")

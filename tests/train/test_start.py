@@ -21,10 +21,9 @@ from manyheads.tasks import Glue, to_dict
 from manyheads.train.loop import train
 from manyheads.train.start import finetune, weights_digest
 from manyheads.train.stop import Stopped
-from tests.faults.test_damage import Ear
 from tests.tasks.glue_files import write
 from tests.train.tiny import spec, together, traces
-from tests.train.workers import refused_together, train_together
+from tests.train.workers import Ear, refused_together, train_together
 
 ENCODER = crammed_bert(32, 1, 2, 16, 48, vocab=2048, tokens=24)
 STILL: dict[str, Any] = {"batch": 8, "basis": {"kind": "steps", "amount": 2}, "lr": 1e-12, "weight_decay": 0.0}

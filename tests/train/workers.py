@@ -108,3 +108,15 @@ def refused_together(folder: str, made: dict[str, Any], parallel: str, out: str)
         train_together(folder, made, parallel)
     except UserError as error:
         (Path(out) / f"refused-{os.environ['RANK']}").write_text(str(error))
+
+
+class Ear(Stopper):
+    """Keeps what is said; asks to stop at a step."""
+
+    def __init__(self, at: int = 10**9) -> None:
+        super().__init__(at)
+        self.heard: list[str] = []
+
+    def say(self, text: str) -> None:
+        """Keep it."""
+        self.heard.append(text)

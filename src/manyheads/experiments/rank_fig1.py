@@ -1,7 +1,7 @@
 """Figure 1 of the rank paper: error by rank per head, multiplier and depth.
 
     manyheads run rank_fig1 --scale laptop    d=16, N=8, 24 runs: about 6 minutes on 2 quiet cores
-    manyheads run rank_fig1 --scale small     d=64, N=16, 48 runs of 20,000 steps: 8 minutes on an H200 with --workers 16
+    manyheads run rank_fig1 --scale small     d=64, N=16, 48 runs of 20,000 steps: 8 minutes of an H200, see docs/sweep.md
     manyheads run rank_fig1 --scale paper     315 runs of 100,000 steps
 
 Expected on a laptop: 0.06 at full rank and 0.57, 0.68, 0.74 at half, quarter and rank 1; the best linear guess has 0.765.

@@ -1,6 +1,6 @@
 """Three layers at the paper's learning rate, below it, and after a longer warm-up: at d=16 and 0.01 runs end at zeros.
 
-    manyheads run rank_rate --scale laptop     d=16, N=8, 5 seeds: about 12 minutes on 2 quiet cores
+    manyheads run rank_rate --scale laptop     d=16, N=8, 5 seeds: about 7 minutes on 2 quiet cores
     manyheads run rank_rate --scale small      d=64, N=16, 20,000 steps
     manyheads run rank_rate --scale paper      the same, 100,000 steps
 

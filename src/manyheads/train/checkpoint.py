@@ -83,8 +83,11 @@ def save(folder: Path, tensors: dict[str, Tensor], note: Note, ranks: Ranks) -> 
                     shutil.rmtree(final)
                 partial.rename(final)
                 sync_folder(folder)
-                for old in set(_all(folder)) - set(_history(folder, note.step)[:KEPT]):
-                    shutil.rmtree(old)
+                known = _all(folder)
+                kept = [path for path in known if _step(path) <= note.step][:KEPT]
+                for old in known:
+                    if old not in kept:
+                        shutil.rmtree(old)
     except BaseException:
         if ranks.first:
             shutil.rmtree(partial, ignore_errors=True)
@@ -154,11 +157,6 @@ def _all(folder: Path) -> list[Path]:
     """The checkpoints of a run, newest first."""
     found = [path for path in folder.glob("step-*") if NAME.fullmatch(path.name)]
     return sorted(found, key=_step, reverse=True)
-
-
-def _history(folder: Path, step: int) -> list[Path]:
-    """Those up to a step, newest first."""
-    return [path for path in _all(folder) if _step(path) <= step]
 
 
 def _step(path: Path) -> int:
