@@ -31,7 +31,7 @@ def both_ways(module: nn.Module, x: Tensor, call: Callable[[nn.Module, Tensor], 
         with torch.autocast(x.device.type, dtype=torch.bfloat16, enabled=amp):
             return call(module, t).float().square().mean()
 
-    run = torch.compile(forward) if fast else forward
+    run = torch.compile(forward, dynamic=False) if fast else forward  # each length its own program
 
     def step() -> Tensor:
         loss = run(x)

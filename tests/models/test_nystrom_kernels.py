@@ -15,7 +15,6 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from manyheads.arch.parts import Attention, Nystrom
-from manyheads.nn import inverse
 from manyheads.nn import nystrom as plain
 
 GPU = pytest.mark.gpu
@@ -52,6 +51,7 @@ def filtered(x: Tensor, w: Tensor, mask: Tensor | None) -> Tensor:
 
 def operators(device: str, shape: tuple[int, ...], limit: float = 2e-5) -> None:
     """Each operator beside its formula, masked and not; queries, keys and values as slices of one projection."""
+    from manyheads.nn import filter_ops
     from manyheads.nn import nystrom_ops as ops
 
     batch, heads, tokens, dim, marks = shape
@@ -68,14 +68,23 @@ def operators(device: str, shape: tuple[int, ...], limit: float = 2e-5) -> None:
         keys = None if real is None else real[:, None, None]
         compare(lambda *t, r=there: ops.few(*t, r), lambda *t, m=keys: attend(*t, attn_mask=m), q_marks, k, v,
                 device=device, limit=limit)
-        compare(lambda *t, r=there: ops.conv(*t, r), lambda *t, r=real: filtered(*t, r), x, taps,
+        compare(lambda *t, r=there: filter_ops.conv(*t, r), lambda *t, r=real: filtered(*t, r), x, taps,
                 device=device, limit=limit)
     compare(ops.many, attend, q, k_marks, w, device=device, limit=limit)
-    if marks <= inverse.LARGEST:
-        kernel = draw(3, marks, marks).mul(2).softmax(dim=-1)
-        start = kernel.mT / kernel.sum(dim=1).amax(dim=-1)[:, None, None]
-        compare(lambda a, z: ops.inverse(a, z, 6), lambda a, z: inverse._Iterated.apply(a, z, 6), kernel, start,
-                device=device, limit=limit)
+    compare(lambda *t: torch.cat(ops.landmarks_of(*t, marks)), lambda *t: torch.cat([plain.means(x, marks) for x in t]),
+            q, k, device=device, limit=limit)
+    if marks <= plain.INVERTED:
+        for real in (None, mask):
+            there = None if real is None else real.to(device)
+            keys = None if real is None else real[:, None, None]
+
+            def ours(*t: Tensor, r: Tensor | None = there) -> Tensor:
+                return torch.cat(ops.few_and_inverse(*t, r, 6, False), dim=-1)
+
+            def formula(*t: Tensor, m: Tensor | None = keys) -> Tensor:
+                return torch.cat((attend(t[0], t[2], t[3], attn_mask=m), plain.inverse_map(*t[:2], 6)), dim=-1)
+
+            compare(ours, formula, q_marks, k_marks, k, v, device=device, limit=limit)
 
 
 @pytest.mark.skipif(find_spec("triton") is None, reason="Triton comes with PyTorch for CUDA only")
@@ -147,13 +156,14 @@ def test_compiles_as_one_graph_under_autocast(masked: bool) -> None:
 
 def traced() -> None:
     """In one compiled graph every kernel is one operator, forward and backward, and gives the same numbers."""
+    from manyheads.nn import filter_ops
     from manyheads.nn import nystrom_ops as ops
 
-    def everything(q: Tensor, k: Tensor, v: Tensor, few: Tensor, taps: Tensor) -> Tensor:
-        start = few @ few.mT / 99
-        z = ops.inverse(few @ few.mT / 9, start, 2)
-        heads = ops.many(q, few[None], z @ ops.few(few[None], k, v, None)).transpose(1, 2).flatten(2)
-        return heads + ops.conv(v.transpose(1, 2).flatten(2), taps, None)
+    def everything(q: Tensor, k: Tensor, v: Tensor, own: Tensor, taps: Tensor) -> Tensor:
+        q_marks, k_marks = ops.landmarks_of(q, k, 6)
+        answers, z = ops.few_and_inverse(q_marks, k_marks, k, v, None, 2, True)
+        heads = ops.many(q, k_marks, z @ answers + ops.few(own[None], k, v, None)).transpose(1, 2).flatten(2)
+        return heads + filter_ops.conv(v.transpose(1, 2).flatten(2), taps, None)
 
     q, k, v = torch.randn(1, 40, 3, 2, 8).permute(2, 0, 3, 1, 4)
     given = (q, k, v, torch.randn(2, 6, 8), torch.randn(2, 5))
@@ -166,7 +176,7 @@ def traced() -> None:
     fast = torch.compile(everything, fullgraph=True, backend=aot_autograd(fw_compiler=count))
     for a, b in zip(results(fast, *given), results(everything, *given), strict=True):
         assert away(a, b) < 1e-5
-    names = ["inverse", "few", "many", "conv", "inverse_back", "few_back", "many_back", "conv_weight"]
+    names = ["means", "few_inverse", "few", "many", "conv", "few_inverse_back", "few_back", "many_back", "conv_weight"]
     assert all(f"ops.manyheads.{name}.default" in "".join(graphs) for name in names)
 
 
@@ -174,8 +184,8 @@ if __name__ == "__main__":
     from functorch.compile import make_boxed_func
     from torch._dynamo.backends.common import aot_autograd
 
-    from manyheads.nn import nystrom_ops
+    from manyheads.nn import launch
 
-    nystrom_ops.PROGRAMS = 8  # several parts each
+    launch.PROGRAMS = 8  # several parts each
     operators("cpu", SHAPES[0])
     traced()

@@ -14,7 +14,6 @@ from torch.autograd.function import once_differentiable
 
 TRITON = find_spec("triton") is not None  # PyTorch for CUDA brings it
 WANTED = True  # False within `without_kernels`
-LARGEST = 64  # rows of a matrix: beyond, a kernel runs out of registers
 
 
 def kernels_run(x: Tensor) -> bool:
@@ -50,22 +49,15 @@ def autocast_off(device: str) -> AbstractContextManager[object]:
     return nullcontext() if device == "meta" else torch.autocast(device, enabled=False)
 
 
-def pseudo_inverse(
-    matrix: Float[Tensor, "*batch n n"], iterations: int, *, rough: bool = False
-) -> Float[Tensor, "*batch n n"]:
+def pseudo_inverse(matrix: Float[Tensor, "*batch n n"], iterations: int) -> Float[Tensor, "*batch n n"]:
     """Z <- Z (13 - A (15 - A (7 - A))) / 4 with A = matrix Z, from matrix^T over its largest column sum.
 
     `matrix` is a softmax (rows sum to 1), for which that start converges. The sum is each matrix's own: the published
     code takes the largest of the whole batch, and a sample's output there depends on its neighbours. Small singular
     values s need about 2 log(1/s) / log(3.25) iterations. A is always formed anew from the matrix: iterating A itself
-    would save half the products and diverges in float32 after some 15 iterations. `rough`: gradients may have TF32's 11
-    bits, which is more than bfloat16 inputs had."""
+    would save half the products and diverges in float32 after some 15 iterations."""
     flat = matrix.reshape(-1, *matrix.shape[-2:])
     start = flat.mT / flat.sum(dim=1).amax(dim=-1)[:, None, None]
-    if kernels_run(flat) and flat.shape[1] <= LARGEST:
-        from .nystrom_ops import inverse
-
-        return inverse(flat, start, iterations, rough).reshape(matrix.shape)
     return _Iterated.apply(flat, start, iterations).reshape(matrix.shape)
 
 

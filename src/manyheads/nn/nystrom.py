@@ -22,6 +22,7 @@ from .rates import Rates
 from .sdpa import attend
 
 LARGEST = 4096  # numbers of a tile, landmarks x head_dim: beyond, a kernel runs out of shared memory
+INVERTED = 64  # landmarks: beyond, the inverse's kernel runs out of registers
 
 
 def nystrom(
@@ -51,19 +52,20 @@ def nystrom(
         if how != "triton":
             q, k, v = (t.to(exact) if how == "sdpa" else t.to(exact).contiguous() for t in (q, k, v))
         where = None if mask is None else segments(mask, landmarks)
-        if where is None:
-            q_marks, k_marks = means(q, landmarks), means(k, landmarks)
-        else:
-            q_marks, k_marks = masked_means(q, k, where, landmarks)
-        kernel = (q_marks * q.shape[-1] ** -0.5) @ k_marks.mT
-        inverse = pseudo_inverse(kernel.softmax(dim=-1), iterations, rough=given == torch.bfloat16)
+        q_marks, k_marks = marks_of(q, k, landmarks, where, how)
         if how == "triton":
-            from .nystrom_ops import few, many
+            from .nystrom_ops import few, few_and_inverse, many
 
-            answers = few(q_marks, k, v, seen)
+            if landmarks <= INVERTED:
+                # gradients of bfloat16 inputs may have TF32's 11 bits, which is more than the inputs had
+                rough = given == torch.bfloat16
+                answers, inverse = few_and_inverse(q_marks, k_marks, k, v, seen, iterations, rough)
+            else:
+                answers, inverse = few(q_marks, k, v, seen), inverse_map(q_marks, k_marks, iterations)
             heads = many(q, k_marks, inverse @ answers)
         else:
             answers = attend(q_marks, k, v, mask=keys, fused=how == "sdpa")
+            inverse = inverse_map(q_marks, k_marks, iterations)
             heads = attend(q, k_marks, inverse @ answers, fused=how == "sdpa")
         if where is not None:
             assert mask is not None
@@ -81,6 +83,22 @@ def backend(q: Float[Tensor, "batch heads tokens head_dim"], landmarks: int) -> 
     return "triton" if kernels_run(q) and tile(landmarks) * tile(q.shape[-1]) <= LARGEST else "products"
 
 
+def inverse_map(q: Tensor, k: Tensor, iterations: int) -> Tensor:
+    """Z, the pseudo-inverse of softmax(q k^T / sqrt(head_dim)) of the landmarks."""
+    return pseudo_inverse(((q * q.shape[-1] ** -0.5) @ k.mT).softmax(dim=-1), iterations)
+
+
+def marks_of(q: Tensor, k: Tensor, landmarks: int, where: Tensor | None, how: str) -> tuple[Tensor, Tensor]:
+    """The landmarks of q and of k: means of segments of the tokens, or of the real ones as `where` divides them."""
+    if where is not None:
+        return masked_means(q, k, where, landmarks)
+    if how == "triton":
+        from .nystrom_ops import landmarks_of
+
+        return landmarks_of(q, k, landmarks)
+    return means(q, landmarks), means(k, landmarks)
+
+
 def means(x: Float[Tensor, "... tokens d"], landmarks: int) -> Float[Tensor, "... landmarks d"]:
     """Means of `landmarks` segments; the first tokens mod landmarks of them hold one token more than the others."""
     size, longer = x.shape[-2] // landmarks, x.shape[-2] % landmarks  # divmod of a dynamic shape is not traced
@@ -88,6 +106,19 @@ def means(x: Float[Tensor, "... tokens d"], landmarks: int) -> Float[Tensor, "..
     first, rest = x.split((longer * (size + 1), (landmarks - longer) * size), dim=-2)
     rest = rest.unflatten(-2, (landmarks - longer, size)).mean(dim=-2, dtype=exact)
     return torch.cat((first.unflatten(-2, (longer, size + 1)).mean(dim=-2, dtype=exact), rest), dim=-2) if longer else rest
+
+
+def spread(d: Float[Tensor, "... landmarks d"], tokens: int, dtype: torch.dtype) -> Float[Tensor, "... tokens d"]:
+    """The gradient of `means` of so many tokens: each takes its share of its segment's."""
+    landmarks = d.shape[-2]
+    size, longer = tokens // landmarks, tokens % landmarks
+
+    def each(part: Tensor, size: int) -> Tensor:
+        share = (part / size).to(dtype).unsqueeze(-2)
+        return share.expand(*share.shape[:-2], size, -1).flatten(-3, -2)
+
+    first, rest = d.split((longer, landmarks - longer), dim=-2)
+    return torch.cat((each(first, size + 1), each(rest, size)), dim=-2) if longer else each(rest, size)
 
 
 def segments(mask: Bool[Tensor, "batch tokens"], landmarks: int) -> Int[Tensor, "batch tokens"]:
@@ -162,7 +193,7 @@ class NystromAttention(nn.Module):
         channels, channels last: 5 times faster on a CPU than one over heads with head_dim as a second dimension."""
         assert self.skip is not None
         if kernels_run(values):
-            from .nystrom_ops import conv
+            from .filter_ops import conv
 
             return conv(values, self.skip, mask)
         taps, inner = self.mix.conv, self.spec.inner

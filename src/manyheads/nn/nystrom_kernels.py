@@ -1,4 +1,4 @@
-"""Triton kernels of Nyström attention: landmarks ask all tokens, all tokens ask the landmarks, the inverse, the filter.
+"""Triton kernels of Nyström attention: landmarks, what they ask of all tokens, the inverse, what all tokens ask of them.
 
 A map of tokens x landmarks lives in registers only, forward and backward. Inputs are read in the precision and the layout
 they come in, and everything is computed in float32. A product (DOT) of float32 inputs is three TF32 ones, which keep its
@@ -12,6 +12,30 @@ from __future__ import annotations
 
 import triton
 import triton.language as tl
+
+
+# ---------------------------------------------------------------------------------------------------------- the landmarks
+@triton.jit
+def _means(
+    q, k, q_marks, k_marks, qb, qh, qn, kb, kh, kn, heads, marks, dim, size, longer, D: tl.constexpr, BLOCK: tl.constexpr
+):
+    """The means of one segment of the queries and of the keys; the first `longer` segments hold size + 1 tokens."""
+    g, mark, col = tl.program_id(0), tl.program_id(1), tl.arange(0, D)
+    batch, head = (g // heads).to(tl.int64), g % heads
+    first = mark * size + tl.minimum(mark, longer)
+    count = size + tl.where(mark < longer, 1, 0)
+    asks, keys = tl.zeros((D,), tl.float32), tl.zeros((D,), tl.float32)
+    for start in range(0, count, BLOCK):
+        n = start + tl.arange(0, BLOCK)
+        both = (n < count)[:, None] & (col < dim)[None, :]
+        n += first
+        part = tl.load(q + batch * qb + head * qh + n[:, None] * qn + col[None, :], mask=both, other=0.0)
+        asks += tl.sum(part.to(tl.float32), 0)
+        part = tl.load(k + batch * kb + head * kh + n[:, None] * kn + col[None, :], mask=both, other=0.0)
+        keys += tl.sum(part.to(tl.float32), 0)
+    to = (g * marks + mark) * dim + col
+    tl.store(q_marks + to, asks / count, mask=col < dim)
+    tl.store(k_marks + to, keys / count, mask=col < dim)
 
 
 # --------------------------------------------------------------------------------------- softmax(q~ k^T) v: few queries
@@ -71,7 +95,7 @@ def _few_combine(partial, top, total, out, lse, parts, marks, dim, M: tl.constex
 
 @triton.jit
 def _few_backward(
-    q, k, v, seen, lse, dy, delta, dq, dk, dv, kb, kh, kn, vb, vh, vn, gb, gh, gn, heads, tokens, marks, dim, scale, chunk,
+    q, k, v, seen, y, lse, dy, dq, dk, dv, kb, kh, kn, vb, vh, vn, gb, gh, gn, heads, tokens, marks, dim, scale, chunk,
     MASKED: tl.constexpr, M: tl.constexpr, D: tl.constexpr, BLOCK: tl.constexpr, DOT: tl.constexpr,
 ):  # fmt: skip
     """Gradients of one part of the keys and values, and its share of the queries' gradient."""
@@ -83,7 +107,7 @@ def _few_backward(
     asks = tl.load(q + at, mask=few, other=0.0) * scale
     dout = tl.load(dy + at, mask=few, other=0.0)
     norm = tl.load(lse + g * marks + row, mask=row < marks, other=float("inf"))
-    drift = tl.load(delta + g * marks + row, mask=row < marks, other=0.0)
+    drift = tl.sum(dout * tl.load(y + at, mask=few, other=0.0), 1)
     dasks = tl.zeros((M, D), tl.float32)
     for start in range(part * chunk, tl.minimum(part * chunk + chunk, tokens), BLOCK):
         n = start + tl.arange(0, BLOCK)
@@ -120,13 +144,11 @@ def _many_forward(
     few = (row < marks)[:, None] & (col < dim)[None, :]
     both = (n < tokens)[:, None] & (col < dim)[None, :]
     at = (g * marks + row)[:, None] * dim + col[None, :]
-    keys, values = tl.load(k + at, mask=few, other=0.0), tl.load(w + at, mask=few, other=0.0)
-    asks = tl.load(q + batch * qb + head * qh + n[:, None] * qn + col[None, :], mask=both, other=0.0)
-    asks = asks.to(tl.float32) * scale
+    keys, values = tl.load(k + at, mask=few, other=0.0) * scale, tl.load(w + at, mask=few, other=0.0)
+    asks = tl.load(q + batch * qb + head * qh + n[:, None] * qn + col[None, :], mask=both, other=0.0).to(tl.float32)
     x = tl.where((row < marks)[None, :], tl.dot(asks, tl.trans(keys), input_precision=DOT), float("-inf"))
     p = tl.exp(x - tl.max(x, 1)[:, None])
-    p = p / tl.sum(p, 1)[:, None]
-    y = tl.dot(p, values, input_precision=DOT)
+    y = tl.dot(p, values, input_precision=DOT) / tl.sum(p, 1)[:, None]
     to = batch * ob + head * oh + n[:, None] * on + col[None, :]
     tl.store(out + to, y.to(out.dtype.element_ty), mask=both)
 
@@ -142,37 +164,51 @@ def _many_backward(
     row, col = tl.arange(0, M), tl.arange(0, D)
     few = (row < marks)[:, None] & (col < dim)[None, :]
     at = (g * marks + row)[:, None] * dim + col[None, :]
-    keys, values = tl.load(k + at, mask=few, other=0.0), tl.load(w + at, mask=few, other=0.0)
+    keys, values = tl.load(k + at, mask=few, other=0.0) * scale, tl.load(w + at, mask=few, other=0.0)
     dkeys, dvalues = tl.zeros((M, D), tl.float32), tl.zeros((M, D), tl.float32)
     for start in range(part * chunk, tl.minimum(part * chunk + chunk, tokens), BLOCK):
         n = start + tl.arange(0, BLOCK)
         both = (n < tokens)[:, None] & (col < dim)[None, :]
-        asks = tl.load(q + batch * qb + head * qh + n[:, None] * qn + col[None, :], mask=both, other=0.0)
-        asks = asks.to(tl.float32) * scale
+        asks = tl.load(q + batch * qb + head * qh + n[:, None] * qn + col[None, :], mask=both, other=0.0).to(tl.float32)
         dout = tl.load(dy + batch * yb + head * yh + n[:, None] * yn + col[None, :], mask=both, other=0.0).to(tl.float32)
         x = tl.where((row < marks)[None, :], tl.dot(asks, tl.trans(keys), input_precision=DOT), float("-inf"))
         p = tl.exp(x - tl.max(x, 1)[:, None])
         p = p / tl.sum(p, 1)[:, None]
         dp = tl.dot(dout, tl.trans(values), input_precision=DOT)
         dx = p * (dp - tl.sum(dp * p, 1)[:, None])
-        dasks = tl.dot(dx, keys, input_precision=DOT) * scale
+        dasks = tl.dot(dx, keys, input_precision=DOT)
         to = batch * gb + head * gh + n[:, None] * gn + col[None, :]
         tl.store(dq + to, dasks.to(dq.dtype.element_ty), mask=both)
         dvalues += tl.dot(tl.trans(p), dout, input_precision=DOT)
         dkeys += tl.dot(tl.trans(dx), asks, input_precision=DOT)
     to = ((g * tl.num_programs(1) + part) * marks + row)[:, None] * dim + col[None, :]
-    tl.store(dk + to, dkeys, mask=few)
+    tl.store(dk + to, dkeys * scale, mask=few)
     tl.store(dw + to, dvalues, mask=few)
 
 
-# ------------------------------------------------------------------------------------------------------------ the inverse
+# ------------------------------------------------------------------------------------- the inverse of softmax(q~ k~^T)
 @triton.jit
-def _inverse_forward(matrix, start, kept, out, marks, iterations, M: tl.constexpr):
+def _landmark_map(q, k, marks, dim, scale, M: tl.constexpr, D: tl.constexpr):
+    """q and k of one g, q scaled, their map, its columns' sums and the largest of these."""
+    row, col = tl.arange(0, M), tl.arange(0, D)
+    at = (tl.program_id(0) * marks + row)[:, None] * dim + col[None, :]
+    few = (row < marks)[:, None] & (col < dim)[None, :]
+    asks, keys = tl.load(q + at, mask=few, other=0.0) * scale, tl.load(k + at, mask=few, other=0.0)
+    x = tl.where((row < marks)[None, :], tl.dot(asks, tl.trans(keys), input_precision="tf32x3"), float("-inf"))
+    p = tl.exp(x - tl.max(x, 1)[:, None])
+    f = tl.where((row < marks)[:, None], p / tl.sum(p, 1)[:, None], 0.0)
+    sums = tl.sum(f, 0)
+    return asks, keys, f, sums, tl.max(sums, 0)
+
+
+@triton.jit
+def _inverse_forward(q, k, kept, out, marks, dim, scale, iterations, M: tl.constexpr, D: tl.constexpr):
     """All iterations on one matrix; what each began with is kept."""
     g, i = tl.program_id(0), tl.arange(0, M)
     at = g.to(tl.int64) * marks * marks + i[:, None] * marks + i[None, :]
     few = (i < marks)[:, None] & (i < marks)[None, :]
-    f, z = tl.load(matrix + at, mask=few, other=0.0), tl.load(start + at, mask=few, other=0.0)
+    _, _, f, _, most = _landmark_map(q, k, marks, dim, scale, M, D)
+    z = tl.trans(f) / most
     step = tl.num_programs(0).to(tl.int64) * marks * marks
     for it in range(iterations):
         tl.store(kept + it * step + at, z, mask=few)
@@ -184,12 +220,15 @@ def _inverse_forward(matrix, start, kept, out, marks, iterations, M: tl.constexp
 
 
 @triton.jit
-def _inverse_backward(matrix, kept, dout, dmatrix, dstart, marks, iterations, M: tl.constexpr, DOT: tl.constexpr):
-    """Iterations in reverse, each recomputed from what it began with."""
-    g, i = tl.program_id(0), tl.arange(0, M)
+def _inverse_backward(
+    q, k, kept, dout, dq, dk, marks, dim, scale, iterations, M: tl.constexpr, D: tl.constexpr, DOT: tl.constexpr
+):
+    """Iterations in reverse, each recomputed from what it began with; then the start, the softmax and the product."""
+    g, i, col = tl.program_id(0), tl.arange(0, M), tl.arange(0, D)
     at = g.to(tl.int64) * marks * marks + i[:, None] * marks + i[None, :]
     few = (i < marks)[:, None] & (i < marks)[None, :]
-    f, dz = tl.load(matrix + at, mask=few, other=0.0), tl.load(dout + at, mask=few, other=0.0)
+    asks, keys, f, sums, most = _landmark_map(q, k, marks, dim, scale, M, D)
+    dz = tl.load(dout + at, mask=few, other=0.0)
     step = tl.num_programs(0).to(tl.int64) * marks * marks
     df = tl.zeros((M, M), tl.float32)
     for back in range(iterations):
@@ -204,55 +243,12 @@ def _inverse_backward(matrix, kept, dout, dmatrix, dstart, marks, iterations, M:
         da -= tl.dot(db, tl.trans(a), input_precision=DOT) + tl.dot(tl.trans(a), db, input_precision=DOT)
         dz += tl.dot(tl.trans(f), da, input_precision=DOT)
         df += tl.dot(da, tl.trans(z), input_precision=DOT)
-    tl.store(dmatrix + at, df, mask=few)
-    tl.store(dstart + at, dz, mask=few)
-
-
-# -------------------------------------------------------------------------------------------------------------- the filter
-@triton.jit
-def _conv_along(
-    x, w, seen, y, xb, xn, tokens, inner, dim, taps,
-    FLIP: tl.constexpr, IN: tl.constexpr, OUT: tl.constexpr, BLOCK: tl.constexpr, C: tl.constexpr,
-):  # fmt: skip
-    """One filter per head along the tokens, reversed with FLIP; padding is 0 going IN or coming OUT."""
-    batch, n = tl.program_id(0).to(tl.int64), tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
-    c = tl.program_id(2) * C + tl.arange(0, C)
-    total = tl.zeros((BLOCK, C), tl.float32)
-    for t in range(taps):
-        m = n + (taps // 2 - t if FLIP else t - taps // 2)
-        real = (m >= 0) & (m < tokens)
-        if IN:
-            real = real & (tl.load(seen + batch * tokens + m, mask=real, other=0) != 0)
-        both = real[:, None] & (c < inner)[None, :]
-        part = tl.load(x + batch * xb + m[:, None] * xn + c[None, :], mask=both, other=0.0).to(tl.float32)
-        total += part * tl.load(w + (c // dim) * taps + t, mask=c < inner, other=0.0).to(tl.float32)[None, :]
-    both = (n < tokens)[:, None] & (c < inner)[None, :]
-    if OUT:
-        kept = tl.load(seen + batch * tokens + n, mask=n < tokens, other=0) != 0
-        total = tl.where(kept[:, None], total, 0.0)
-    tl.store(y + (batch * tokens + n)[:, None] * inner + c[None, :], total.to(y.dtype.element_ty), mask=both)
-
-
-@triton.jit
-def _conv_weight(
-    x, dy, seen, dw, xb, xn, yb, yn, tokens, inner, taps, chunk,
-    IN: tl.constexpr, BLOCK: tl.constexpr, C: tl.constexpr, T: tl.constexpr,
-):  # fmt: skip
-    """One part's share of the filters' gradient, channel by channel."""
-    batch, part, c = tl.program_id(0).to(tl.int64), tl.program_id(1), tl.program_id(2) * C + tl.arange(0, C)
-    tap = tl.arange(0, T)
-    total = tl.zeros((T, C), tl.float32)
-    for start in range(part * chunk, tl.minimum(part * chunk + chunk, tokens), BLOCK):
-        n = start + tl.arange(0, BLOCK)
-        both = (n < tokens)[:, None] & (c < inner)[None, :]
-        back = tl.load(dy + batch * yb + n[:, None] * yn + c[None, :], mask=both, other=0.0).to(tl.float32)
-        for t in range(taps):
-            m = n + t - taps // 2
-            real = (m >= 0) & (m < tokens)
-            if IN:
-                real = real & (tl.load(seen + batch * tokens + m, mask=real, other=0) != 0)
-            both = real[:, None] & (c < inner)[None, :]
-            there = tl.load(x + batch * xb + m[:, None] * xn + c[None, :], mask=both, other=0.0).to(tl.float32)
-            total = tl.where((tap == t)[:, None], total + tl.sum(back * there, 0)[None, :], total)
-    at = ((batch * tl.num_programs(1) + part) * taps + tap)[:, None] * inner + c[None, :]
-    tl.store(dw + at, total, mask=(tap < taps)[:, None] & (c < inner)[None, :])
+    dstart = tl.trans(dz)  # the start was f^T / most, and most the largest of its columns' sums
+    largest = tl.where(sums == most, 1.0, 0.0)
+    dmost = -tl.sum(tl.sum(dstart * f, 1), 0) / (most * most)
+    df += dstart / most + (dmost * largest / tl.sum(largest, 0))[None, :]
+    dx = f * (df - tl.sum(df * f, 1)[:, None])
+    at = (g * marks + i)[:, None] * dim + col[None, :]
+    few = (i < marks)[:, None] & (col < dim)[None, :]
+    tl.store(dq + at, tl.dot(dx, keys, input_precision=DOT) * scale, mask=few)
+    tl.store(dk + at, tl.dot(tl.trans(dx), asks, input_precision=DOT), mask=few)

@@ -14,9 +14,14 @@ from torch.autograd.function import once_differentiable
 
 from . import nystrom_kernels as kernels
 from .inverse import tile
-from .launch import like, operator, rows
+from .launch import beside, ceil, like, operator, parts, rows
+from .nystrom import spread
 
-PROGRAMS = 528  # four for each multiprocessor of an H100 or H200
+
+def landmarks_of(q: Tensor, k: Tensor, landmarks: int) -> tuple[Tensor, Tensor]:
+    """`nystrom.means` of q and of k."""
+    found: tuple[Tensor, Tensor] = _Landmarks.apply(rows(q), rows(k), landmarks)
+    return found
 
 
 def few(q: Tensor, k: Tensor, v: Tensor, seen: Tensor | None) -> Tensor:
@@ -24,22 +29,38 @@ def few(q: Tensor, k: Tensor, v: Tensor, seen: Tensor | None) -> Tensor:
     return _Few.apply(q.contiguous(), rows(k), rows(v), None if seen is None else seen.contiguous())
 
 
+def few_and_inverse(
+    q: Tensor, marks: Tensor, k: Tensor, v: Tensor, seen: Tensor | None, iterations: int, rough: bool
+) -> tuple[Tensor, Tensor]:
+    """`few`, and beside it `pseudo_inverse` of softmax(q marks^T / sqrt(head_dim)), which leaves half of the device idle;
+    `rough`, the inverse's gradients by single TF32 products."""
+    seen = None if seen is None else seen.contiguous()
+    found: tuple[Tensor, Tensor] = _FewAndInverse.apply(
+        q.contiguous(), marks.contiguous(), rows(k), rows(v), seen, iterations, rough
+    )
+    return found
+
+
 def many(q: Tensor, k: Tensor, w: Tensor) -> Tensor:
     """softmax(q k^T / sqrt(head_dim)) w for few keys and values in float32, in the precision of q."""
-    return _Many.apply(rows(q), k.contiguous(), w.contiguous())
-
-
-def inverse(matrix: Tensor, start: Tensor, iterations: int, rough: bool = False) -> Tensor:
-    """The iteration of `inverse.pseudo_inverse`; `rough`, gradients by single TF32 products."""
-    return _Inverse.apply(matrix.contiguous(), start.contiguous(), iterations, rough)
-
-
-def conv(x: Tensor, w: Tensor, seen: Tensor | None) -> Tensor:
-    """Along the tokens of x (batch x tokens x inner, 0 where not `seen`), one filter of w (heads x taps) per head."""
-    return _Conv.apply(rows(x), w.contiguous(), None if seen is None else seen.contiguous())
+    found: Tensor = _Many.apply(rows(q), k.contiguous(), w.contiguous())
+    return found.transpose(1, 2)
 
 
 # ------------------------------------------------------------------------------------------------------------- gradients
+class _Landmarks(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, q: Tensor, k: Tensor, landmarks: int) -> tuple[Tensor, Tensor]:
+        ctx.tokens, ctx.dtypes = q.shape[2], (q.dtype, k.dtype)
+        q_marks, k_marks = _means(q, k, landmarks)
+        return q_marks, k_marks
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, dq: Tensor, dk: Tensor) -> tuple[Tensor | None, ...]:
+        return spread(dq, ctx.tokens, ctx.dtypes[0]), spread(dk, ctx.tokens, ctx.dtypes[1]), None
+
+
 class _Few(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, q: Tensor, k: Tensor, v: Tensor, seen: Tensor | None) -> Tensor:
@@ -51,11 +72,32 @@ class _Few(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: Any, dy: Tensor) -> tuple[Tensor | None, ...]:
         q, k, v, seen, y, lse = ctx.saved_tensors
-        dq, dk, dv = _few_back(q, k, v, seen, lse, dy.contiguous(), (dy * y).sum(dim=-1))
+        dq, dk, dv = _few_back(q, k, v, seen, y, lse, dy.contiguous())
         return dq.sum(dim=2), dk, dv, None
 
 
+class _FewAndInverse(torch.autograd.Function):
+    @staticmethod
+    def forward(
+        ctx: Any, q: Tensor, marks: Tensor, k: Tensor, v: Tensor, seen: Tensor | None, iterations: int, rough: bool
+    ) -> tuple[Tensor, Tensor]:
+        y, lse, z, kept = _few_inverse(q, marks, k, v, seen, iterations)
+        ctx.save_for_backward(q, marks, k, v, seen, y, lse, kept)
+        ctx.rough = rough
+        return y, z
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, dy: Tensor, dz: Tensor) -> tuple[Tensor | None, ...]:
+        back = _few_inverse_back(*ctx.saved_tensors, dy.contiguous(), dz.contiguous(), ctx.rough)
+        dq, dk, dv, dq_inverse, dmarks = back
+        return dq.sum(dim=2) + dq_inverse, dmarks, dk, dv, None, None, None
+
+
 class _Many(torch.autograd.Function):
+    """Its value lies token by token, all heads of a token side by side: torch.compile copies a gradient into the layout
+    that it would have by default, and this way it has it already."""
+
     @staticmethod
     def forward(ctx: Any, q: Tensor, k: Tensor, w: Tensor) -> Tensor:
         ctx.save_for_backward(q, k, w)
@@ -68,156 +110,131 @@ class _Many(torch.autograd.Function):
         return dq, dk.sum(dim=2), dw.sum(dim=2)
 
 
-class _Inverse(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, matrix: Tensor, start: Tensor, iterations: int, rough: bool) -> Tensor:
-        z, kept = _inverse(matrix, start, iterations)
-        ctx.save_for_backward(matrix, kept)
-        ctx.rough = rough
-        return z
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, dz: Tensor) -> tuple[Tensor | None, ...]:
-        return *_inverse_back(*ctx.saved_tensors, dz.contiguous(), ctx.rough), None, None
-
-
-class _Conv(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, x: Tensor, w: Tensor, seen: Tensor | None) -> Tensor:
-        ctx.save_for_backward(x, w, seen)
-        return _conv(x, w, seen, False)
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, dy: Tensor) -> tuple[Tensor | None, ...]:
-        (x, w, seen), dy = ctx.saved_tensors, rows(dy)
-        dw = _conv_weight(x, dy, seen, w.shape[1]).sum(dim=(0, 1)).unflatten(1, (len(w), -1)).sum(dim=2).T
-        return _conv(dy, w, seen, True), dw.to(w.dtype), None
-
-
 # -------------------------------------------------------------------------------------------------------------- launches
 def _parted(q: Tensor, tokens: int) -> Tensor:
     batch, heads, marks, dim = q.shape
-    return q.new_empty(batch, heads, _parts(tokens, batch * heads, _block(marks, dim))[0], marks, dim)
+    return q.new_empty(batch, heads, parts(tokens, batch * heads, _block(marks, dim))[0], marks, dim)
+
+
+@operator("means(Tensor q, Tensor k, int landmarks) -> (Tensor, Tensor)",
+          lambda q, k, landmarks: (_marks(q, landmarks), _marks(q, landmarks)))
+def _means(q: Tensor, k: Tensor, landmarks: int) -> tuple[Tensor, Tensor]:
+    (batch, heads, tokens, dim), size = q.shape, q.shape[2] // landmarks
+    q_marks, k_marks = _marks(q, landmarks), _marks(q, landmarks)
+    kernels._means[(batch * heads, landmarks)](
+        q, k, q_marks, k_marks, *q.stride()[:3], *k.stride()[:3], heads, landmarks, dim, size, tokens % landmarks,
+        D=tile(dim), BLOCK=min(tile(size + 1), 64),
+    )  # fmt: skip
+    return q_marks, k_marks
+
+
+def _marks(q: Tensor, landmarks: int) -> Tensor:
+    return q.new_empty(*q.shape[:2], landmarks, q.shape[3], dtype=torch.float32)
 
 
 @operator("few(Tensor q, Tensor k, Tensor v, Tensor? seen) -> (Tensor, Tensor)",
            lambda q, k, v, seen: (torch.empty_like(q), q.new_empty(q.shape[:3])))
 def _few(q: Tensor, k: Tensor, v: Tensor, seen: Tensor | None) -> tuple[Tensor, Tensor]:
     (batch, heads, marks, dim), tokens = q.shape, k.shape[2]
-    parts, chunk = _parts(tokens, batch * heads, _block(marks, dim))
+    pieces, chunk = parts(tokens, batch * heads, _block(marks, dim))
     partial, y, lse = _parted(q, tokens), torch.empty_like(q), q.new_empty(batch, heads, marks)
-    top, total = q.new_empty(2, batch, heads, parts, marks)
-    kernels._few_forward[(batch * heads, parts)](
+    top, total = q.new_empty(2, batch, heads, pieces, marks)
+    kernels._few_forward[(batch * heads, pieces)](
         q, k, v, q if seen is None else seen, partial, top, total, *k.stride()[:3], *v.stride()[:3], heads, tokens, marks,
         dim, dim**-0.5, chunk, MASKED=seen is not None, BLOCK=_block(marks, dim), DOT=_dot(k), **_tiles(marks, dim),
     )  # fmt: skip
-    kernels._few_combine[(batch * heads,)](partial, top, total, y, lse, parts, marks, dim, **_tiles(marks, dim))
+    kernels._few_combine[(batch * heads,)](partial, top, total, y, lse, pieces, marks, dim, **_tiles(marks, dim))
     return y, lse
 
 
-@operator("few_back(Tensor q, Tensor k, Tensor v, Tensor? seen, Tensor lse, Tensor dy, Tensor delta) -> "
-           "(Tensor, Tensor, Tensor)",
-           lambda q, k, v, seen, lse, dy, delta: (_parted(q, k.shape[2]), like(k), like(v)))
+@operator("few_back(Tensor q, Tensor k, Tensor v, Tensor? seen, Tensor y, Tensor lse, Tensor dy) -> "
+          "(Tensor, Tensor, Tensor)",
+          lambda q, k, v, *_: (_parted(q, k.shape[2]), like(k), like(v)))
 def _few_back(
-    q: Tensor, k: Tensor, v: Tensor, seen: Tensor | None, lse: Tensor, dy: Tensor, delta: Tensor
+    q: Tensor, k: Tensor, v: Tensor, seen: Tensor | None, y: Tensor, lse: Tensor, dy: Tensor
 ) -> tuple[Tensor, Tensor, Tensor]:
     (batch, heads, marks, dim), tokens = q.shape, k.shape[2]
-    parts, chunk = _parts(tokens, batch * heads, _block(marks, dim))
+    pieces, chunk = parts(tokens, batch * heads, _block(marks, dim))
     dq, dk, dv = _parted(q, tokens), like(k), like(v)
-    kernels._few_backward[(batch * heads, parts)](
-        q, k, v, q if seen is None else seen, lse, dy, delta, dq, dk, dv, *k.stride()[:3], *v.stride()[:3],
+    kernels._few_backward[(batch * heads, pieces)](
+        q, k, v, q if seen is None else seen, y, lse, dy, dq, dk, dv, *k.stride()[:3], *v.stride()[:3],
         *dk.stride()[:3], heads, tokens, marks, dim, dim**-0.5, chunk, MASKED=seen is not None, BLOCK=_block(marks, dim),
         DOT=_dot(k), **_tiles(marks, dim),
     )  # fmt: skip
     return dq, dk, dv
 
 
-@operator("many(Tensor q, Tensor k, Tensor w) -> Tensor", lambda q, k, w: like(q))
+@operator("many(Tensor q, Tensor k, Tensor w) -> Tensor", lambda q, k, w: like(q).transpose(1, 2))
 def _many(q: Tensor, k: Tensor, w: Tensor) -> Tensor:
     (batch, heads, tokens, dim), marks, y = q.shape, k.shape[2], like(q)
     block = _block(marks, dim)
-    kernels._many_forward[(batch * heads, _ceil(tokens, block))](
+    block = min(128, 8192 // tile(marks)) if block == 64 else block
+    kernels._many_forward[(batch * heads, ceil(tokens, block))](
         q, k, w, y, *q.stride()[:3], *y.stride()[:3], heads, tokens, marks, dim, dim**-0.5, BLOCK=block,
         DOT=_dot(q), **_tiles(marks, dim),
     )  # fmt: skip
-    return y
+    return y.transpose(1, 2)
 
 
 @operator("many_back(Tensor q, Tensor k, Tensor w, Tensor dy) -> (Tensor, Tensor, Tensor)",
            lambda q, k, w, dy: (like(q), _parted(k, q.shape[2]), _parted(k, q.shape[2])))
 def _many_back(q: Tensor, k: Tensor, w: Tensor, dy: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     (batch, heads, tokens, dim), marks = q.shape, k.shape[2]
-    parts, chunk = _parts(tokens, batch * heads, _block(marks, dim))
-    dq, dk, dw = like(q), _parted(k, tokens), _parted(k, tokens)
-    kernels._many_backward[(batch * heads, parts)](
+    pieces, chunk = parts(tokens, batch * heads, _block(marks, dim))
+    dq, dk, dw, dy = like(q), _parted(k, tokens), _parted(k, tokens), dy.transpose(1, 2)
+    kernels._many_backward[(batch * heads, pieces)](
         q, k, w, dy, dq, dk, dw, *q.stride()[:3], *dy.stride()[:3], *dq.stride()[:3], heads, tokens, marks, dim,
         dim**-0.5, chunk, BLOCK=_block(marks, dim), DOT=_dot(q), **_tiles(marks, dim),
     )  # fmt: skip
     return dq, dk, dw
 
 
-@operator("inverse(Tensor matrix, Tensor start, int iterations) -> (Tensor, Tensor)",
-           lambda matrix, start, iterations: (torch.empty_like(matrix), matrix.new_empty(iterations, *matrix.shape)))
-def _inverse(matrix: Tensor, start: Tensor, iterations: int) -> tuple[Tensor, Tensor]:
-    z, kept, marks = torch.empty_like(matrix), matrix.new_empty(iterations, *matrix.shape), matrix.shape[1]
-    kernels._inverse_forward[(len(matrix),)](matrix, start, kept, z, marks, iterations, M=tile(marks), num_warps=4)
-    return z, kept
+@operator("few_inverse(Tensor q, Tensor marks, Tensor k, Tensor v, Tensor? seen, int iterations) -> "
+          "(Tensor, Tensor, Tensor, Tensor)",
+          lambda q, marks, k, v, seen, iterations: (
+              torch.empty_like(q), q.new_empty(q.shape[:3]), *_squares(q, iterations)))
+def _few_inverse(
+    q: Tensor, marks: Tensor, k: Tensor, v: Tensor, seen: Tensor | None, iterations: int
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    (batch, heads, count, dim), (z, kept) = q.shape, _squares(q, iterations)
+    with beside(q) as wait:
+        kernels._inverse_forward[(batch * heads,)](
+            q, marks, kept, z, count, dim, dim**-0.5, iterations, M=tile(count), D=tile(dim), num_warps=4
+        )
+    y, lse = _few(q, k, v, seen)
+    wait()
+    return y, lse, z, kept
 
 
-@operator("inverse_back(Tensor matrix, Tensor kept, Tensor dz, bool rough) -> (Tensor, Tensor)",
-           lambda matrix, kept, dz, rough: (torch.empty_like(matrix), torch.empty_like(matrix)))
-def _inverse_back(matrix: Tensor, kept: Tensor, dz: Tensor, rough: bool) -> tuple[Tensor, Tensor]:
-    dmatrix, dstart, marks = torch.empty_like(matrix), torch.empty_like(matrix), matrix.shape[1]
-    kernels._inverse_backward[(len(matrix),)](
-        matrix, kept, dz, dmatrix, dstart, marks, len(kept), M=tile(marks), DOT="tf32" if rough else "tf32x3",
-        num_warps=4 if rough else 8,
-    )  # fmt: skip
-    return dmatrix, dstart
+@operator("few_inverse_back(Tensor q, Tensor marks, Tensor k, Tensor v, Tensor? seen, Tensor y, Tensor lse, Tensor kept, "
+          "Tensor dy, Tensor dz, bool rough) -> (Tensor, Tensor, Tensor, Tensor, Tensor)",
+          lambda q, marks, k, v, *_: (
+              _parted(q, k.shape[2]), like(k), like(v), torch.empty_like(q), torch.empty_like(q)))
+def _few_inverse_back(
+    q: Tensor, marks: Tensor, k: Tensor, v: Tensor, seen: Tensor | None, y: Tensor, lse: Tensor, kept: Tensor, dy: Tensor,
+    dz: Tensor, rough: bool,
+) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:  # fmt: skip
+    (batch, heads, count, dim), dq_inverse, dmarks = q.shape, torch.empty_like(q), torch.empty_like(q)
+    with beside(q) as wait:
+        kernels._inverse_backward[(batch * heads,)](
+            q, marks, kept, dz, dq_inverse, dmarks, count, dim, dim**-0.5, len(kept), M=tile(count), D=tile(dim),
+            DOT="tf32" if rough else "tf32x3", num_warps=4 if rough else 8,
+        )  # fmt: skip
+    dq, dk, dv = _few_back(q, k, v, seen, y, lse, dy)
+    wait()
+    return dq, dk, dv, dq_inverse, dmarks
 
 
-@operator("conv(Tensor x, Tensor w, Tensor? seen, bool flip) -> Tensor", lambda x, w, seen, flip: x.new_empty(x.shape))
-def _conv(x: Tensor, w: Tensor, seen: Tensor | None, flip: bool) -> Tensor:
-    (batch, tokens, inner), (heads, taps), y = x.shape, w.shape, x.new_empty(x.shape)
-    kernels._conv_along[(batch, _ceil(tokens, 64), _ceil(inner, 32))](
-        x, w, x if seen is None else seen, y, *x.stride()[:2], tokens, inner, inner // heads, taps,
-        FLIP=flip, IN=seen is not None and not flip, OUT=seen is not None and flip, BLOCK=64, C=32,
-    )  # fmt: skip
-    return y
-
-
-@operator("conv_weight(Tensor x, Tensor dy, Tensor? seen, int taps) -> Tensor",
-           lambda x, dy, seen, taps: _filters(x, taps))
-def _conv_weight(x: Tensor, dy: Tensor, seen: Tensor | None, taps: int) -> Tensor:
-    (batch, tokens, inner), dw = x.shape, _filters(x, taps)
-    parts, chunk = _parts(tokens, batch, 64)
-    kernels._conv_weight[(batch, parts, _ceil(inner, 32))](
-        x, dy, x if seen is None else seen, dw, *x.stride()[:2], *dy.stride()[:2], tokens, inner, taps, chunk,
-        IN=seen is not None, BLOCK=64, C=32, T=tile(taps),
-    )  # fmt: skip
-    return dw
-
-
-def _filters(x: Tensor, taps: int) -> Tensor:
-    return x.new_empty(x.shape[0], _parts(x.shape[1], x.shape[0], 64)[0], taps, x.shape[2], dtype=torch.float32)
+def _squares(q: Tensor, iterations: int) -> tuple[Tensor, Tensor]:
+    """Room for a matrix of landmarks x landmarks for each head, and for one at each iteration."""
+    z = q.new_empty(*q.shape[:3], q.shape[2])
+    return z, z.new_empty(iterations, *z.shape)
 
 
 # ------------------------------------------------------------------------------------------------------ layouts and sizes
 def _dot(x: Tensor) -> str:
     """How products are made of inputs like x."""
     return "tf32x3" if x.dtype == torch.float32 else "tf32"
-
-
-def _ceil(a: int, b: int) -> int:
-    return -(-a // b)
-
-
-def _parts(tokens: int, groups: int, block: int) -> tuple[int, int]:
-    """In how many parts the tokens are worked on, and the tokens of a part."""
-    blocks = _ceil(tokens, block)
-    chunk = _ceil(blocks, min(blocks, _ceil(PROGRAMS, groups))) * block
-    return _ceil(tokens, chunk), chunk
 
 
 def _block(marks: int, dim: int) -> int:
