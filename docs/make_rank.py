@@ -111,15 +111,17 @@ def fig1(arms: Arms) -> str:
     return table(*rows)
 
 
-def beside_paper(arms: Arms) -> str:
-    """The same at the paper's size, beside what it printed; skill and kappa are the best seed's."""
-    rows = [["arm", "heads x rank", "parameters", "loss of each seed", "best", "its skill", "its kappa", "paper"]]
+def beside_paper(arms: Arms, short: dict[str, list[float]]) -> str:
+    """The same at the paper's size, beside itself after a `short` warm-up and what was printed; skill and kappa are the
+    best seed's."""
+    rows = [["arm", "heads x rank", "parameters", "loss of each seed", "best", "its skill", "its kappa", "warm-up of 5 %",
+             "paper"]]
     for name, one in arms.items():
         best = min(range(len(one["loss"])), key=one["loss"].__getitem__)
         rows.append([name, f"{one['heads']} x {one['head_dim']}", f"{one['params']:,}",
                      ", ".join(f"{loss:.3f}" for loss in one["loss"]), f"{one['loss'][best]:.3f}",
                      f"{one['skill'][best]:.2f}", kappa([one["log_kappa"][best]]),
-                     f"{FIG1.printed[name]:.3g}"])  # fmt: skip
+                     ", ".join(f"{loss:.3f}" for loss in short[name]), f"{FIG1.printed[name]:.3g}"])  # fmt: skip
     return table(*rows)
 
 
@@ -152,7 +154,6 @@ TABLES: dict[str, Callable[[Arms], str]] = {
     "rank_n": scored("loss", "skill"), "rank_dim": scored("loss", "skill"), "rank_regression": scored("loss"),
     "rank_positions": scored("loss", "skill"), "rank_rate": by_rate,
 }  # fmt: skip
-SMALL: dict[str, Callable[[Arms], str]] = {"rank_fig1": beside_paper}
 
 
 def draw(arms: Arms) -> None:
@@ -195,7 +196,8 @@ def draw(arms: Arms) -> None:
 def write(page: str, found: dict[str, dict[str, Any]]) -> str:
     """`page` with every table made anew."""
     tables = [(name, make(found["laptop"]["experiments"][name])) for name, make in TABLES.items()]
-    tables += [(f"{name} small", make(found["small"]["experiments"][name])) for name, make in SMALL.items()]
+    small = found["small"]
+    tables += [("rank_fig1 small", beside_paper(small["experiments"]["rank_fig1"], small["short_warmup"]["loss"]))]
     for name, made in tables:
         page, count = re.subn(
             rf"(<!-- {name} -->\n).*?(<!-- /{name} -->)", lambda m, made=made: f"{m[1]}\n{made}\n\n{m[2]}", page, flags=re.S
