@@ -111,17 +111,17 @@ def fig1(arms: Arms) -> str:
     return table(*rows)
 
 
-def beside_paper(arms: Arms, short: dict[str, list[float]]) -> str:
+def beside_paper(arms: Arms, short: dict[str, Any]) -> str:
     """The same at the paper's size, beside itself after a `short` warm-up and what was printed; skill and kappa are the
     best seed's."""
-    rows = [["arm", "heads x rank", "parameters", "loss of each seed", "best", "its skill", "its kappa", "warm-up of 5 %",
-             "paper"]]
+    rows = [["arm", "heads x rank", "parameters", "loss of each seed", "best", "its skill", "its kappa",
+             f"warm-up of {100 * short['warmup']:.0f} %", "paper"]]
     for name, one in arms.items():
         best = min(range(len(one["loss"])), key=one["loss"].__getitem__)
         rows.append([name, f"{one['heads']} x {one['head_dim']}", f"{one['params']:,}",
                      ", ".join(f"{loss:.3f}" for loss in one["loss"]), f"{one['loss'][best]:.3f}",
                      f"{one['skill'][best]:.2f}", kappa([one["log_kappa"][best]]),
-                     ", ".join(f"{loss:.3f}" for loss in short[name]), f"{FIG1.printed[name]:.3g}"])  # fmt: skip
+                     ", ".join(f"{loss:.3f}" for loss in short["loss"][name]), f"{FIG1.printed[name]:.3g}"])  # fmt: skip
     return table(*rows)
 
 
@@ -197,7 +197,7 @@ def write(page: str, found: dict[str, dict[str, Any]]) -> str:
     """`page` with every table made anew."""
     tables = [(name, make(found["laptop"]["experiments"][name])) for name, make in TABLES.items()]
     small = found["small"]
-    tables += [("rank_fig1 small", beside_paper(small["experiments"]["rank_fig1"], small["short_warmup"]["loss"]))]
+    tables += [("rank_fig1 small", beside_paper(small["experiments"]["rank_fig1"], small["short_warmup"]))]
     for name, made in tables:
         page, count = re.subn(
             rf"(<!-- {name} -->\n).*?(<!-- /{name} -->)", lambda m, made=made: f"{m[1]}\n{made}\n\n{m[2]}", page, flags=re.S
@@ -208,6 +208,8 @@ def write(page: str, found: dict[str, dict[str, Any]]) -> str:
 
 if __name__ == "__main__":
     if len(sys.argv) > 1:
+        if not Path(sys.argv[1]).is_dir():
+            sys.exit(f"{sys.argv[1]} is no folder of runs\n\n{__doc__}")
         for scale, name in RECORDS.items():
             if made := record(Path(sys.argv[1]), scale):
                 whole = merged(json.loads((EVIDENCE / name).read_text()), made)

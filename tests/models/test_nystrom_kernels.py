@@ -15,11 +15,14 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from manyheads.arch.parts import Attention, Nystrom
+from manyheads.nn import launch
 from manyheads.nn import nystrom as plain
+from manyheads.train.captured import Captured
 
 GPU = pytest.mark.gpu
 # batch, heads, tokens, head_dim, landmarks
-SHAPES = [(2, 2, 150, 12, 10), (1, 3, 517, 32, 64), (2, 2, 1000, 64, 50), (1, 2, 1000, 32, 128)]
+SMALL = [(2, 2, 153, 12, 10), (1, 1, 151, 8, 2)]  # segments of two lengths; of more tokens than a block
+SHAPES = [*SMALL, (1, 3, 517, 32, 64), (2, 2, 1000, 64, 50), (1, 2, 1000, 32, 128), (1, 2, 500, 128, 16)]
 
 
 def away(a: Tensor, b: Tensor) -> float:
@@ -63,6 +66,9 @@ def operators(device: str, shape: tuple[int, ...], limit: float = 2e-5) -> None:
     mask = torch.rand(batch, tokens, generator=generator) > 0.3
     mask[0, : tokens // 2] = False  # whole parts without a real token
     x, taps = draw(batch, tokens, 3 * heads * dim)[..., heads * dim : 2 * heads * dim], draw(heads, 7)
+    compare(ops.many, attend, q, k_marks, w, device=device, limit=limit)
+    compare(lambda *t: torch.cat(ops.landmarks_of(*t, marks)), lambda *t: torch.cat([plain.means(x, marks) for x in t]),
+            q, k, device=device, limit=limit)
     for real in (None, mask):
         there = None if real is None else real.to(device)
         keys = None if real is None else real[:, None, None]
@@ -70,21 +76,32 @@ def operators(device: str, shape: tuple[int, ...], limit: float = 2e-5) -> None:
                 device=device, limit=limit)
         compare(lambda *t, r=there: filter_ops.conv(*t, r), lambda *t, r=real: filtered(*t, r), x, taps,
                 device=device, limit=limit)
-    compare(ops.many, attend, q, k_marks, w, device=device, limit=limit)
-    compare(lambda *t: torch.cat(ops.landmarks_of(*t, marks)), lambda *t: torch.cat([plain.means(x, marks) for x in t]),
-            q, k, device=device, limit=limit)
-    if marks <= plain.INVERTED:
-        for real in (None, mask):
-            there = None if real is None else real.to(device)
-            keys = None if real is None else real[:, None, None]
 
-            def ours(*t: Tensor, r: Tensor | None = there) -> Tensor:
-                return torch.cat(ops.few_and_inverse(*t, r, 6, False), dim=-1)
+        def ours(*t: Tensor, r: Tensor | None = there) -> Tensor:
+            return torch.cat(ops.few_and_inverse(*t, r, 6, False), dim=-1)
 
-            def formula(*t: Tensor, m: Tensor | None = keys) -> Tensor:
-                return torch.cat((attend(t[0], t[2], t[3], attn_mask=m), plain.inverse_map(*t[:2], 6)), dim=-1)
+        def formula(*t: Tensor, m: Tensor | None = keys) -> Tensor:
+            return torch.cat((attend(t[0], t[2], t[3], attn_mask=m), plain.inverse_map(*t[:2], 6)), dim=-1)
 
+        if marks <= plain.INVERTED:
             compare(ours, formula, q_marks, k_marks, k, v, device=device, limit=limit)
+    if 2 < marks <= plain.INVERTED:  # two columns of the map have the largest sum
+        asks, keys = 1 + 0.3 * draw(1, 1, marks, dim), 0.3 * draw(1, 1, marks, dim)
+        keys[:, :, :2] = 1
+        compare(lambda *t: ops.few_and_inverse(*t, k[:1, :1].to(device), v[:1, :1].to(device), None, 1, False)[1],
+                lambda *t: plain.inverse_map(*t, 1), asks, keys, device=device, limit=limit)
+
+
+def whole(device: str) -> None:
+    """`nystrom` by kernels beside itself by plain products: landmarks that one kernel inverts and more, masked or not."""
+    draw = torch.Generator().manual_seed(1)
+    for landmarks, dtype, limit in ((20, torch.float32, 2e-5), (70, torch.float32, 2e-5), (20, torch.bfloat16, 2e-2)):
+        q, k, v = torch.randn(2, 150, 3, 2, 16, generator=draw).to(dtype).permute(2, 0, 3, 1, 4)
+        for mask in (None, padded(2, 150)):
+            there = None if mask is None else mask.to(device)
+            compare(lambda *t, n=landmarks, r=there: plain.nystrom(*t, n, 6, r),
+                    lambda *t, n=landmarks, r=mask: plain.nystrom(*t, n, 6, r, fused=False), q, k, v,
+                    device=device, limit=limit)
 
 
 @pytest.mark.skipif(find_spec("triton") is None, reason="Triton comes with PyTorch for CUDA only")
@@ -92,6 +109,16 @@ def test_kernels_are_their_formulas_when_interpreted() -> None:
     """Triton decides at import whether to interpret, hence a process of its own."""
     env = os.environ | {"TRITON_INTERPRET": "1", "OMP_NUM_THREADS": "1"}
     subprocess.run([sys.executable, "-P", str(Path(__file__))], env=env, check=True)
+
+
+@pytest.mark.parametrize("dynamic", [False, True])
+def test_a_sample_too_large_for_offsets_of_32_bits_is_seen(dynamic: bool) -> None:
+    width = 3 * 768
+    tokens = launch.FARTHEST // width + 2
+    far = torch.empty(1, tokens, 12, 64, device="meta").as_strided((2, 12, tokens, 64), (tokens * width, 64, width, 1))
+    measured = torch.compile(lambda x: x + (launch.reach(x) < launch.FARTHEST), backend="eager", dynamic=dynamic)
+    assert launch.reach(far) >= launch.FARTHEST > launch.reach(far[:, :, :-2])
+    assert [measured(torch.zeros(2, n, 3)).sum() for n in (4, 5)] == [24, 30]
 
 
 # ----------------------------------------------------------------------------------------------------------- on a GPU
@@ -108,6 +135,11 @@ def padded(batch: int, tokens: int) -> Tensor:
 @pytest.mark.parametrize("shape", SHAPES)
 def test_kernels_are_their_formulas(shape: tuple[int, ...]) -> None:
     operators("cuda", shape)
+
+
+@GPU
+def test_the_whole_is_its_formula() -> None:
+    whole("cuda")
 
 
 @GPU
@@ -137,6 +169,23 @@ def test_the_same_inputs_give_the_same_bits_and_a_sample_is_its_own() -> None:
     for i in range(4):
         real = int(mask[i].sum())
         assert away(made(x[i : i + 1, :real]), made(x, mask)[i : i + 1, :real]) < 1e-5
+
+
+@GPU
+def test_a_recorded_step_gives_what_the_step_gives() -> None:
+    """What runs on a stream of its own has to come back before a recording may end."""
+    made, x = blocks().cuda(), torch.randn(4, 512, 48).cuda()
+
+    def step() -> Tensor:
+        made.zero_grad(set_to_none=True)
+        loss = made(x).square().mean()
+        loss.backward()
+        return torch.cat([p.grad.flatten() for p in made.parameters()])
+
+    expected = step()
+    recorded = Captured(step)
+    for _ in range(5):  # three as they are, then the recording, then a replay
+        assert away(recorded(), expected) == 0
 
 
 @GPU
@@ -178,14 +227,18 @@ def traced() -> None:
         assert away(a, b) < 1e-5
     names = ["means", "few_inverse", "few", "many", "conv", "few_inverse_back", "few_back", "many_back", "conv_weight"]
     assert all(f"ops.manyheads.{name}.default" in "".join(graphs) for name in names)
+    back = next(graph for graph in graphs if "many_back" in graph)
+    assert "aten.clone" not in back[: back.index("many_back")]  # its gradient is handed on as it lies
 
 
 if __name__ == "__main__":
     from functorch.compile import make_boxed_func
     from torch._dynamo.backends.common import aot_autograd
 
-    from manyheads.nn import launch
-
     launch.PROGRAMS = 8  # several parts each
-    operators("cpu", SHAPES[0])
+    for shape in SMALL:
+        operators("cpu", shape)
+    by_kernels = lambda q, landmarks: "triton"  # noqa: E731
+    plain.backend = by_kernels
+    whole("cpu")
     traced()

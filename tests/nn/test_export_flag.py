@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from manyheads.nn.inverse import exporting
+from manyheads.nn.launch import exporting
 
 
 class Telling(nn.Module):

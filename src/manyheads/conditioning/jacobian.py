@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from manyheads.nn.inverse import without_kernels
+from manyheads.nn.launch import without_kernels
 
 STEPS, TOLERANCE = 100, 1e-3
 

@@ -9,8 +9,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from . import filter_kernels as kernels
-from .inverse import tile
-from .launch import ceil, operator, parts, rows
+from .launch import ceil, operator, parts, rows, tile
 
 
 def conv(x: Tensor, w: Tensor, seen: Tensor | None) -> Tensor:

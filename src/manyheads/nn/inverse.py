@@ -2,46 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
-from importlib.util import find_spec
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 from torch.autograd.function import once_differentiable
-
-TRITON = find_spec("triton") is not None  # PyTorch for CUDA brings it
-WANTED = True  # False within `without_kernels`
-
-
-def kernels_run(x: Tensor) -> bool:
-    """Whether Triton kernels work on x: on a GPU, below float64, where they are wanted, and not in a program that is being
-    exported."""
-    return TRITON and WANTED and x.device.type == "cuda" and x.dtype != torch.float64 and not exporting()
-
-
-@contextmanager
-def without_kernels() -> Iterator[None]:
-    """PyTorch's own operations alone: ours have no forward derivative."""
-    global WANTED
-    before, WANTED = WANTED, False
-    try:
-        yield
-    finally:
-        WANTED = before
-
-
-@torch.compiler.assume_constant_result  # type: ignore[misc]
-def exporting() -> bool:
-    """Whether a program is being exported. torch.compile takes `is_exporting` for True wherever it traces it."""
-    return torch.compiler.is_exporting()
-
-
-def tile(size: int) -> int:
-    """`size` rounded up to what a kernel works on."""
-    return max(16, 1 << (size - 1).bit_length())
 
 
 def autocast_off(device: str) -> AbstractContextManager[object]:

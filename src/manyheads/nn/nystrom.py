@@ -16,7 +16,8 @@ from torch.nn import functional as F
 
 from manyheads.arch.parts import Attention, Nystrom
 
-from .inverse import autocast_off, kernels_run, pseudo_inverse, tile
+from .inverse import autocast_off, pseudo_inverse
+from .launch import FARTHEST, kernels_run, tile
 from .norm import make_norm
 from .rates import Rates
 from .sdpa import attend
@@ -39,8 +40,8 @@ def nystrom(
 
     `mask` is True at real tokens; rows of the others are finite and mean nothing. Products associate to the right, so
     that F3 and F1 are each one attention: landmarks ask all tokens, then all tokens ask the landmarks. No N x N tensor
-    exists and, but for the backend "products", no N x landmarks one. At least float32 throughout: Z enlarges what half
-    precision rounds away. `fused=False` materialises all maps."""
+    exists and, but for the backend "products" and the means of masked tokens, no N x landmarks one. At least float32
+    throughout: Z enlarges what half precision rounds away. `fused=False` materialises all maps."""
     # a sequence of nothing but padding counts as real: any finite answer will do, NaN would spread through gradients
     seen = None if mask is None else mask | ~mask.any(dim=1, keepdim=True)
     keys = None if seen is None else seen[:, None, None]
@@ -80,12 +81,17 @@ def backend(q: Float[Tensor, "batch heads tokens head_dim"], landmarks: int) -> 
     `products` for float64, beyond the sizes a kernel takes and in an exported program; `sdpa` elsewhere."""
     if q.device.type != "cuda":
         return "sdpa"
-    return "triton" if kernels_run(q) and tile(landmarks) * tile(q.shape[-1]) <= LARGEST else "products"
+    near = q.shape[0] * q.shape[1] * landmarks * q.shape[-1] < FARTHEST  # all landmarks
+    return "triton" if near and kernels_run(q) and tile(landmarks) * tile(q.shape[-1]) <= LARGEST else "products"
 
 
 def inverse_map(q: Tensor, k: Tensor, iterations: int) -> Tensor:
-    """Z, the pseudo-inverse of softmax(q k^T / sqrt(head_dim)) of the landmarks."""
-    return pseudo_inverse(((q * q.shape[-1] ** -0.5) @ k.mT).softmax(dim=-1), iterations)
+    """Z, the pseudo-inverse of softmax(q k^T / sqrt(head_dim)) of the landmarks; on a GPU in float64, for PyTorch may have
+    been told to make float32 products of TF32 ones, and 6 iterations of these leave 3 digits."""
+    given = q.dtype
+    if q.device.type == "cuda":
+        q, k = q.double(), k.double()
+    return pseudo_inverse(((q * q.shape[-1] ** -0.5) @ k.mT).softmax(dim=-1), iterations).to(given)
 
 
 def marks_of(q: Tensor, k: Tensor, landmarks: int, where: Tensor | None, how: str) -> tuple[Tensor, Tensor]:
@@ -106,19 +112,6 @@ def means(x: Float[Tensor, "... tokens d"], landmarks: int) -> Float[Tensor, "..
     first, rest = x.split((longer * (size + 1), (landmarks - longer) * size), dim=-2)
     rest = rest.unflatten(-2, (landmarks - longer, size)).mean(dim=-2, dtype=exact)
     return torch.cat((first.unflatten(-2, (longer, size + 1)).mean(dim=-2, dtype=exact), rest), dim=-2) if longer else rest
-
-
-def spread(d: Float[Tensor, "... landmarks d"], tokens: int, dtype: torch.dtype) -> Float[Tensor, "... tokens d"]:
-    """The gradient of `means` of so many tokens: each takes its share of its segment's."""
-    landmarks = d.shape[-2]
-    size, longer = tokens // landmarks, tokens % landmarks
-
-    def each(part: Tensor, size: int) -> Tensor:
-        share = (part / size).to(dtype).unsqueeze(-2)
-        return share.expand(*share.shape[:-2], size, -1).flatten(-3, -2)
-
-    first, rest = d.split((longer, landmarks - longer), dim=-2)
-    return torch.cat((each(first, size + 1), each(rest, size)), dim=-2) if longer else each(rest, size)
 
 
 def segments(mask: Bool[Tensor, "batch tokens"], landmarks: int) -> Int[Tensor, "batch tokens"]:

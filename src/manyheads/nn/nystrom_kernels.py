@@ -1,10 +1,10 @@
-"""Triton kernels of Nyström attention: landmarks, what they ask of all tokens, the inverse, what all tokens ask of them.
+"""Triton kernels of Nyström attention: landmarks, what they ask of all tokens, what all tokens ask of them, the inverse.
 
 A map of tokens x landmarks lives in registers only, forward and backward. Inputs are read in the precision and the layout
 they come in, and everything is computed in float32. A product (DOT) of float32 inputs is three TF32 ones, which keep its
 digits; of half-precision inputs, which are exact in TF32, it is one: maps are then rounded to 11 bits, where half-precision
-ones have 8. Sums over tokens are left in parts for the caller to add in one order. Names: g counts batch x heads, M and D
-are `marks` (landmarks) and `dim` (head_dim) rounded up to what a tile takes.
+ones have 8. Those of the inverse are always three. Sums over tokens are left in parts for the caller to add in one order.
+Names: g counts batch x heads, M and D are `marks` (landmarks) and `dim` (head_dim) rounded up to what a tile takes.
 """
 # mypy: ignore-errors
 

@@ -13,9 +13,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from . import nystrom_kernels as kernels
-from .inverse import tile
-from .launch import beside, ceil, like, operator, parts, rows
-from .nystrom import spread
+from .launch import beside, ceil, like, operator, parts, rows, tile
 
 
 def landmarks_of(q: Tensor, k: Tensor, landmarks: int) -> tuple[Tensor, Tensor]:
@@ -30,13 +28,13 @@ def few(q: Tensor, k: Tensor, v: Tensor, seen: Tensor | None) -> Tensor:
 
 
 def few_and_inverse(
-    q: Tensor, marks: Tensor, k: Tensor, v: Tensor, seen: Tensor | None, iterations: int, rough: bool
+    q: Tensor, k_marks: Tensor, k: Tensor, v: Tensor, seen: Tensor | None, iterations: int, rough: bool
 ) -> tuple[Tensor, Tensor]:
-    """`few`, and beside it `pseudo_inverse` of softmax(q marks^T / sqrt(head_dim)), which leaves half of the device idle;
-    `rough`, the inverse's gradients by single TF32 products."""
+    """`few`, and beside it `nystrom.inverse_map` of q and k_marks: one program a head, which alone leaves the rest of a
+    large device idle. `rough`: the inverse's gradients by single TF32 products."""
     seen = None if seen is None else seen.contiguous()
     found: tuple[Tensor, Tensor] = _FewAndInverse.apply(
-        q.contiguous(), marks.contiguous(), rows(k), rows(v), seen, iterations, rough
+        q.contiguous(), k_marks.contiguous(), rows(k), rows(v), seen, iterations, rough
     )
     return found
 
@@ -58,7 +56,21 @@ class _Landmarks(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, dq: Tensor, dk: Tensor) -> tuple[Tensor | None, ...]:
-        return spread(dq, ctx.tokens, ctx.dtypes[0]), spread(dk, ctx.tokens, ctx.dtypes[1]), None
+        return _spread(dq, ctx.tokens, ctx.dtypes[0]), _spread(dk, ctx.tokens, ctx.dtypes[1]), None
+
+
+def _spread(d: Tensor, tokens: int, dtype: torch.dtype) -> Tensor:
+    """Each token's share of its segment's gradient, token by token as `like`."""
+    landmarks, d = d.shape[2], d.transpose(1, 2)
+    size, longer = tokens // landmarks, tokens % landmarks
+
+    def each(part: Tensor, size: int) -> Tensor:
+        share = (part / size).to(dtype).unsqueeze(2)
+        return share.expand(-1, -1, size, -1, -1).flatten(1, 2)
+
+    first, rest = d.split((longer, landmarks - longer), dim=1)
+    shares = torch.cat((each(first, size + 1), each(rest, size)), dim=1) if longer else each(rest, size)
+    return shares.transpose(1, 2)
 
 
 class _Few(torch.autograd.Function):
@@ -79,10 +91,10 @@ class _Few(torch.autograd.Function):
 class _FewAndInverse(torch.autograd.Function):
     @staticmethod
     def forward(
-        ctx: Any, q: Tensor, marks: Tensor, k: Tensor, v: Tensor, seen: Tensor | None, iterations: int, rough: bool
+        ctx: Any, q: Tensor, k_marks: Tensor, k: Tensor, v: Tensor, seen: Tensor | None, iterations: int, rough: bool
     ) -> tuple[Tensor, Tensor]:
-        y, lse, z, kept = _few_inverse(q, marks, k, v, seen, iterations)
-        ctx.save_for_backward(q, marks, k, v, seen, y, lse, kept)
+        y, lse, z, kept = _few_inverse(q, k_marks, k, v, seen, iterations)
+        ctx.save_for_backward(q, k_marks, k, v, seen, y, lse, kept)
         ctx.rough = rough
         return y, z
 
@@ -90,13 +102,13 @@ class _FewAndInverse(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: Any, dy: Tensor, dz: Tensor) -> tuple[Tensor | None, ...]:
         back = _few_inverse_back(*ctx.saved_tensors, dy.contiguous(), dz.contiguous(), ctx.rough)
-        dq, dk, dv, dq_inverse, dmarks = back
-        return dq.sum(dim=2) + dq_inverse, dmarks, dk, dv, None, None, None
+        dq, dk, dv, dq_inverse, dk_marks = back
+        return dq.sum(dim=2) + dq_inverse, dk_marks, dk, dv, None, None, None
 
 
 class _Many(torch.autograd.Function):
-    """Its value lies token by token, all heads of a token side by side: torch.compile copies a gradient into the layout
-    that it would have by default, and this way it has it already."""
+    """Its value lies token by token, all heads of a token side by side, and is contiguous that way: torch.compile makes the
+    gradient of a value contiguous before it is handed on, by a copy where it is not."""
 
     @staticmethod
     def forward(ctx: Any, q: Tensor, k: Tensor, w: Tensor) -> Tensor:
@@ -117,10 +129,10 @@ def _parted(q: Tensor, tokens: int) -> Tensor:
 
 
 @operator("means(Tensor q, Tensor k, int landmarks) -> (Tensor, Tensor)",
-          lambda q, k, landmarks: (_marks(q, landmarks), _marks(q, landmarks)))
+          lambda q, k, landmarks: (_room(q, landmarks), _room(q, landmarks)))
 def _means(q: Tensor, k: Tensor, landmarks: int) -> tuple[Tensor, Tensor]:
     (batch, heads, tokens, dim), size = q.shape, q.shape[2] // landmarks
-    q_marks, k_marks = _marks(q, landmarks), _marks(q, landmarks)
+    q_marks, k_marks = _room(q, landmarks), _room(q, landmarks)
     kernels._means[(batch * heads, landmarks)](
         q, k, q_marks, k_marks, *q.stride()[:3], *k.stride()[:3], heads, landmarks, dim, size, tokens % landmarks,
         D=tile(dim), BLOCK=min(tile(size + 1), 64),
@@ -128,7 +140,7 @@ def _means(q: Tensor, k: Tensor, landmarks: int) -> tuple[Tensor, Tensor]:
     return q_marks, k_marks
 
 
-def _marks(q: Tensor, landmarks: int) -> Tensor:
+def _room(q: Tensor, landmarks: int) -> Tensor:
     return q.new_empty(*q.shape[:2], landmarks, q.shape[3], dtype=torch.float32)
 
 
@@ -141,7 +153,7 @@ def _few(q: Tensor, k: Tensor, v: Tensor, seen: Tensor | None) -> tuple[Tensor, 
     top, total = q.new_empty(2, batch, heads, pieces, marks)
     kernels._few_forward[(batch * heads, pieces)](
         q, k, v, q if seen is None else seen, partial, top, total, *k.stride()[:3], *v.stride()[:3], heads, tokens, marks,
-        dim, dim**-0.5, chunk, MASKED=seen is not None, BLOCK=_block(marks, dim), DOT=_dot(k), **_tiles(marks, dim),
+        dim, dim**-0.5, chunk, MASKED=seen is not None, BLOCK=_block(marks, dim), DOT=_dot(k, v), **_tiles(marks, dim),
     )  # fmt: skip
     kernels._few_combine[(batch * heads,)](partial, top, total, y, lse, pieces, marks, dim, **_tiles(marks, dim))
     return y, lse
@@ -159,7 +171,7 @@ def _few_back(
     kernels._few_backward[(batch * heads, pieces)](
         q, k, v, q if seen is None else seen, y, lse, dy, dq, dk, dv, *k.stride()[:3], *v.stride()[:3],
         *dk.stride()[:3], heads, tokens, marks, dim, dim**-0.5, chunk, MASKED=seen is not None, BLOCK=_block(marks, dim),
-        DOT=_dot(k), **_tiles(marks, dim),
+        DOT=_dot(k, v), **_tiles(marks, dim),
     )  # fmt: skip
     return dq, dk, dv
 
@@ -168,7 +180,7 @@ def _few_back(
 def _many(q: Tensor, k: Tensor, w: Tensor) -> Tensor:
     (batch, heads, tokens, dim), marks, y = q.shape, k.shape[2], like(q)
     block = _block(marks, dim)
-    block = min(128, 8192 // tile(marks)) if block == 64 else block
+    block = min(128, 8192 // max(tile(marks), tile(dim))) if block == 64 else block  # 24 us where 64 has 27
     kernels._many_forward[(batch * heads, ceil(tokens, block))](
         q, k, w, y, *q.stride()[:3], *y.stride()[:3], heads, tokens, marks, dim, dim**-0.5, BLOCK=block,
         DOT=_dot(q), **_tiles(marks, dim),
@@ -189,40 +201,42 @@ def _many_back(q: Tensor, k: Tensor, w: Tensor, dy: Tensor) -> tuple[Tensor, Ten
     return dq, dk, dw
 
 
-@operator("few_inverse(Tensor q, Tensor marks, Tensor k, Tensor v, Tensor? seen, int iterations) -> "
+@operator("few_inverse(Tensor q, Tensor k_marks, Tensor k, Tensor v, Tensor? seen, int iterations) -> "
           "(Tensor, Tensor, Tensor, Tensor)",
-          lambda q, marks, k, v, seen, iterations: (
+          lambda q, k_marks, k, v, seen, iterations: (
               torch.empty_like(q), q.new_empty(q.shape[:3]), *_squares(q, iterations)))
 def _few_inverse(
-    q: Tensor, marks: Tensor, k: Tensor, v: Tensor, seen: Tensor | None, iterations: int
+    q: Tensor, k_marks: Tensor, k: Tensor, v: Tensor, seen: Tensor | None, iterations: int
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    (batch, heads, count, dim), (z, kept) = q.shape, _squares(q, iterations)
-    with beside(q) as wait:
+    (batch, heads, marks, dim), (z, kept) = q.shape, _squares(q, iterations)
+
+    def invert() -> None:
         kernels._inverse_forward[(batch * heads,)](
-            q, marks, kept, z, count, dim, dim**-0.5, iterations, M=tile(count), D=tile(dim), num_warps=4
+            q, k_marks, kept, z, marks, dim, dim**-0.5, iterations, M=tile(marks), D=tile(dim), num_warps=4
         )
-    y, lse = _few(q, k, v, seen)
-    wait()
+
+    y, lse = beside(q, invert, lambda: _few(q, k, v, seen))
     return y, lse, z, kept
 
 
-@operator("few_inverse_back(Tensor q, Tensor marks, Tensor k, Tensor v, Tensor? seen, Tensor y, Tensor lse, Tensor kept, "
+@operator("few_inverse_back(Tensor q, Tensor k_marks, Tensor k, Tensor v, Tensor? seen, Tensor y, Tensor lse, Tensor kept, "
           "Tensor dy, Tensor dz, bool rough) -> (Tensor, Tensor, Tensor, Tensor, Tensor)",
-          lambda q, marks, k, v, *_: (
+          lambda q, k_marks, k, v, *_: (
               _parted(q, k.shape[2]), like(k), like(v), torch.empty_like(q), torch.empty_like(q)))
 def _few_inverse_back(
-    q: Tensor, marks: Tensor, k: Tensor, v: Tensor, seen: Tensor | None, y: Tensor, lse: Tensor, kept: Tensor, dy: Tensor,
-    dz: Tensor, rough: bool,
+    q: Tensor, k_marks: Tensor, k: Tensor, v: Tensor, seen: Tensor | None, y: Tensor, lse: Tensor, kept: Tensor,
+    dy: Tensor, dz: Tensor, rough: bool,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:  # fmt: skip
-    (batch, heads, count, dim), dq_inverse, dmarks = q.shape, torch.empty_like(q), torch.empty_like(q)
-    with beside(q) as wait:
+    (batch, heads, marks, dim), dq_inverse, dk_marks = q.shape, torch.empty_like(q), torch.empty_like(q)
+
+    def invert() -> None:
         kernels._inverse_backward[(batch * heads,)](
-            q, marks, kept, dz, dq_inverse, dmarks, count, dim, dim**-0.5, len(kept), M=tile(count), D=tile(dim),
+            q, k_marks, kept, dz, dq_inverse, dk_marks, marks, dim, dim**-0.5, len(kept), M=tile(marks), D=tile(dim),
             DOT="tf32" if rough else "tf32x3", num_warps=4 if rough else 8,
         )  # fmt: skip
-    dq, dk, dv = _few_back(q, k, v, seen, y, lse, dy)
-    wait()
-    return dq, dk, dv, dq_inverse, dmarks
+
+    dq, dk, dv = beside(q, invert, lambda: _few_back(q, k, v, seen, y, lse, dy))
+    return dq, dk, dv, dq_inverse, dk_marks
 
 
 def _squares(q: Tensor, iterations: int) -> tuple[Tensor, Tensor]:
@@ -232,9 +246,9 @@ def _squares(q: Tensor, iterations: int) -> tuple[Tensor, Tensor]:
 
 
 # ------------------------------------------------------------------------------------------------------ layouts and sizes
-def _dot(x: Tensor) -> str:
-    """How products are made of inputs like x."""
-    return "tf32x3" if x.dtype == torch.float32 else "tf32"
+def _dot(*inputs: Tensor) -> str:
+    """How products are made of such inputs."""
+    return "tf32x3" if any(x.dtype == torch.float32 for x in inputs) else "tf32"
 
 
 def _block(marks: int, dim: int) -> int:

@@ -7,7 +7,7 @@ from jaxtyping import Float
 from torch import Tensor
 from torch.nn import functional as F
 
-from .inverse import kernels_run
+from .launch import kernels_run
 
 aten = torch.ops.aten
 FEW = 32  # tokens of a sample for which one program has room

@@ -9,8 +9,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from . import short_kernels as kernels
-from .inverse import tile
-from .launch import like, operator, rows
+from .launch import like, operator, rows, tile
 
 
 def short(q: Tensor, k: Tensor, v: Tensor, scale: float | None = None) -> Tensor:
