@@ -204,14 +204,16 @@ def test_compiles_as_one_graph_under_autocast(masked: bool) -> None:
 
 
 def traced() -> None:
-    """In one compiled graph every kernel is one operator, forward and backward, and gives the same numbers."""
-    from manyheads.nn import filter_ops
+    """In one compiled graph every kernel is one operator, forward and backward, and gives the same numbers. Gradients of
+    what attention gives, short attention's too, are handed on as they lie."""
+    from manyheads.nn import filter_ops, short_ops
     from manyheads.nn import nystrom_ops as ops
 
     def everything(q: Tensor, k: Tensor, v: Tensor, own: Tensor, taps: Tensor) -> Tensor:
         q_marks, k_marks = ops.landmarks_of(q, k, 6)
         answers, z = ops.few_and_inverse(q_marks, k_marks, k, v, None, 2, True)
-        heads = ops.many(q, k_marks, z @ answers + ops.few(own[None], k, v, None)).transpose(1, 2).flatten(2)
+        heads = ops.many(q, k_marks, z @ answers + ops.few(own[None], k, v, None)) + short_ops.short(q, k, v)
+        heads = heads.transpose(1, 2).flatten(2)
         return heads + filter_ops.conv(v.transpose(1, 2).flatten(2), taps, None)
 
     q, k, v = torch.randn(1, 40, 3, 2, 8).permute(2, 0, 3, 1, 4)
@@ -228,7 +230,8 @@ def traced() -> None:
     names = ["means", "few_inverse", "few", "many", "conv", "few_inverse_back", "few_back", "many_back", "conv_weight"]
     assert all(f"ops.manyheads.{name}.default" in "".join(graphs) for name in names)
     back = next(graph for graph in graphs if "many_back" in graph)
-    assert "aten.clone" not in back[: back.index("many_back")]  # its gradient is handed on as it lies
+    for name in ("many_back", "short_back"):
+        assert "aten.clone" not in back[: back.index(name)]
 
 
 if __name__ == "__main__":
@@ -238,7 +241,6 @@ if __name__ == "__main__":
     launch.PROGRAMS = 8  # several parts each
     for shape in SMALL:
         operators("cpu", shape)
-    by_kernels = lambda q, landmarks: "triton"  # noqa: E731
-    plain.backend = by_kernels
+    plain.backend = lambda q, landmarks: "triton"
     whole("cpu")
     traced()
