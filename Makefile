@@ -22,6 +22,7 @@ test-gpu:
 	PYTHONPATH=src $(PYTHON) -m pytest -m gpu $$(grep -rl --include='test_*.py' 'mark\.gpu' tests)
 
 check: .venv/.installed
+	$(PY) -m ruff format --check --quiet
 	$(PY) -m ruff check
 	$(PY) -m mypy
 

@@ -64,13 +64,26 @@ def batch(matrices: int, device: str) -> list[dict[str, Any]]:
     def calls(f: Callable[[Tensor], Any], of: Tensor) -> Callable[[], Callable[[], Any]]:
         return lambda: lambda: f(of)
 
-    ours = race(f"kappa of {matrices} x {TOKENS} x {INNER}", [
-        Contestant("edges", calls(edges, x)), Contestant("spectrum, raw and centred", calls(spectrum, x)),
-    ], work=matrices, unit="matrices/s", steps=5 if device == "cuda" else 1)  # fmt: skip
-    peers = race(f"kappa of {len(few)} x {TOKENS} x {INNER}", [
-        Contestant("edges", calls(edges, few)), Contestant("torch.linalg.svdvals float32", calls(svd, few)),
-        Contestant("Gram + torch.linalg.eigvalsh float64", calls(gram_eigen, few)),
-    ], work=len(few), unit="matrices/s", steps=1, rounds=5, warm=2)  # fmt: skip
+    ours = race(
+        f"kappa of {matrices} x {TOKENS} x {INNER}",
+        [Contestant("edges", calls(edges, x)), Contestant("spectrum, raw and centred", calls(spectrum, x))],
+        work=matrices,
+        unit="matrices/s",
+        steps=5 if device == "cuda" else 1,
+    )
+    peers = race(
+        f"kappa of {len(few)} x {TOKENS} x {INNER}",
+        [
+            Contestant("edges", calls(edges, few)),
+            Contestant("torch.linalg.svdvals float32", calls(svd, few)),
+            Contestant("Gram + torch.linalg.eigvalsh float64", calls(gram_eigen, few)),
+        ],
+        work=len(few),
+        unit="matrices/s",
+        steps=1,
+        rounds=5,
+        warm=2,
+    )
     fast = ours["contestants"]["edges"]["rate"]
     ours["microseconds_per_matrix"] = {name: 1e6 / one["rate"] for name, one in ours["contestants"].items()}
     ours["ratios_of_whole_batch"] = {name: fast / one["rate"] for name, one in peers["contestants"].items()}
@@ -100,8 +113,12 @@ def overhead(steps: int = 100, every: int = 50, samples: int = 8) -> list[dict[s
             synchronise()
             seconds.append(time.perf_counter() - start)
     middle = {name: sorted(seconds)[1] for name, seconds in turns.items()}
-    result = {"case": f"probe on {samples} images every {every} steps, vit_b batch 256", "steps": steps, "turns": turns,
-              "overhead": middle["with"] / middle["without"] - 1}
+    result = {
+        "case": f"probe on {samples} images every {every} steps, vit_b batch 256",
+        "steps": steps,
+        "turns": turns,
+        "overhead": middle["with"] / middle["without"] - 1,
+    }
     print(result, flush=True)
     return [result]
 

@@ -77,9 +77,12 @@ def race(
     for contestant in ready:
         middle = statistics.median(contestant.turns)
         result["contestants"][contestant.name] = {
-            "rate": work / middle, "seconds_per_step": middle, "fastest": min(contestant.turns),
-            "slowest": max(contestant.turns), "peak_gib": round(contestant.memory / 2**30, 3),
-        }  # fmt: skip
+            "rate": work / middle,
+            "seconds_per_step": middle,
+            "fastest": min(contestant.turns),
+            "slowest": max(contestant.turns),
+            "peak_gib": round(contestant.memory / 2**30, 3),
+        }
     if ready:
         ours = result["contestants"][ready[0].name]["rate"]
         result["ratios"] = {c.name: ours / result["contestants"][c.name]["rate"] for c in ready[1:]}
@@ -105,7 +108,11 @@ def machine() -> dict[str, Any]:
     """Where and with what this was measured."""
     found = {"python": platform.python_version(), "torch": torch.__version__, "cpu_threads": torch.get_num_threads()}
     if torch.cuda.is_available():
-        found |= {"gpu": torch.cuda.get_device_name(), "cuda": torch.version.cuda, "cudnn": torch.backends.cudnn.version()}
+        found |= {
+            "gpu": torch.cuda.get_device_name(),
+            "cuda": torch.version.cuda,
+            "cudnn": torch.backends.cudnn.version(),
+        }
     for name in ("timm", "transformers"):
         try:
             found[name] = __import__(name).__version__

@@ -1,4 +1,5 @@
-"""`python -m benchmarks.models`: our models beside timm's, transformers' and a plain GPT, training and batch-1 inference.
+"""`python -m benchmarks.models`: our models beside timm's, transformers' and a plain GPT, training and batch-1
+inference.
 
 Same loop, same loss, same optimizer, bf16 autocast and torch.compile for all on a GPU; float32 eager on a CPU.
 """
@@ -51,7 +52,9 @@ def their_loss(model: nn.Module, x: Tensor, y: Tensor) -> Tensor:
     return model(x, labels=x).loss
 
 
-def train_step(model: nn.Module, batch: Tensor, labels: Tensor, loss: Loss = plain_loss, captured: bool = False) -> Step:
+def train_step(
+    model: nn.Module, batch: Tensor, labels: Tensor, loss: Loss = plain_loss, captured: bool = False
+) -> Step:
     """A whole training step: forward, loss, backward, fused AdamW; `captured`, as our training loop does it."""
     model = model.cuda().train()
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, fused=True, capturable=captured)
@@ -120,8 +123,16 @@ def hf_gpt2(depth: int, heads: int, tokens: int) -> nn.Module:
     """transformers' GPT-2 with fused attention and no dropout."""
     from transformers import GPT2Config, GPT2LMHeadModel
 
-    config = GPT2Config(vocab_size=VOCAB, n_layer=depth, n_head=heads, n_positions=tokens, resid_pdrop=0.0, embd_pdrop=0.0,
-                        attn_pdrop=0.0, use_cache=False)
+    config = GPT2Config(
+        vocab_size=VOCAB,
+        n_layer=depth,
+        n_head=heads,
+        n_positions=tokens,
+        resid_pdrop=0.0,
+        embd_pdrop=0.0,
+        attn_pdrop=0.0,
+        use_cache=False,
+    )
     config._attn_implementation = "sdpa"
     return GPT2LMHeadModel(config)
 
@@ -158,15 +169,23 @@ def latency() -> list[dict[str, Any]]:
     import timm
 
     x = torch.randn(1, 3, 224, 224, device="cuda", dtype=torch.bfloat16)
-    cases = {"vit_b": (zoo.get("vit_b"), lambda: timm.create_model("vit_base_patch16_224")),
-             "vit_b_lean": (LEAN_VIT, lambda: wide_timm(7, 16, 64, 2.0))}
+    cases = {
+        "vit_b": (zoo.get("vit_b"), lambda: timm.create_model("vit_base_patch16_224")),
+        "vit_b_lean": (LEAN_VIT, lambda: wide_timm(7, 16, 64, 2.0)),
+    }
     return [
-        race(f"latency {name} batch 1", [
-            Contestant("manyheads", lambda arch=arch: graphed(build(arch, device="cuda"), x)),
-            Contestant("timm", lambda peer=peer: graphed(peer(), x)),
-        ], work=1, unit="calls/s", steps=50)
+        race(
+            f"latency {name} batch 1",
+            [
+                Contestant("manyheads", lambda arch=arch: graphed(build(arch, device="cuda"), x)),
+                Contestant("timm", lambda peer=peer: graphed(peer(), x)),
+            ],
+            work=1,
+            unit="calls/s",
+            steps=50,
+        )
         for name, (arch, peer) in cases.items()
-    ]  # fmt: skip
+    ]
 
 
 def cpu() -> list[dict[str, Any]]:
@@ -184,10 +203,14 @@ def cpu() -> list[dict[str, Any]]:
 
     x = torch.randn(1, 3, 224, 224)
     results = []
-    for name, arch, peer in (("vit_b", zoo.get("vit_b"), lambda: timm.create_model("vit_base_patch16_224")),
-                             ("vit_b_lean", LEAN_VIT, lambda: wide_timm(7, 16, 64, 2.0))):
-        contestants = [Contestant("manyheads", lambda arch=arch: call(build(arch), x)),
-                       Contestant("timm", lambda peer=peer: call(peer(), x))]
+    for name, arch, peer in (
+        ("vit_b", zoo.get("vit_b"), lambda: timm.create_model("vit_base_patch16_224")),
+        ("vit_b_lean", LEAN_VIT, lambda: wide_timm(7, 16, 64, 2.0)),
+    ):
+        contestants = [
+            Contestant("manyheads", lambda arch=arch: call(build(arch), x)),
+            Contestant("timm", lambda peer=peer: call(peer(), x)),
+        ]
         results.append(race(f"cpu latency {name} batch 1", contestants, work=1, unit="calls/s", steps=5, rounds=41))
     return results
 
@@ -201,17 +224,19 @@ def cases() -> dict[str, Callable[[], list[dict[str, Any]]]]:
 
     return {
         "vit": lambda: [vision("train vit_b batch 256", 256, zoo.get("vit_b"), {"timm": make("vit_base_patch16_224")})],
-        "lean": lambda: [vision("train vit_b_lean batch 256", 256, LEAN_VIT, {"timm": lambda: wide_timm(7, 16, 64, 2.0)})],
+        "lean": lambda: [
+            vision("train vit_b_lean batch 256", 256, LEAN_VIT, {"timm": lambda: wide_timm(7, 16, 64, 2.0)})
+        ],
         "hf_vit": lambda: [vision("train vit_b batch 256, HF", 256, zoo.get("vit_b"), {"transformers": hf_vit})],
-        "xcit": lambda: [vision("train xcit_s12 batch 128", 128, zoo.get("xcit_s12"),
-                                {"timm": make("xcit_small_12_p16_224")})],
+        "xcit": lambda: [
+            vision("train xcit_s12 batch 128", 128, zoo.get("xcit_s12"), {"timm": make("xcit_small_12_p16_224")})
+        ],
         "davit": lambda: [vision("train davit_t batch 128", 128, zoo.get("davit_t"), {"timm": make("davit_tiny")})],
-        "gpt": lambda: [gpt("train gpt2 T=1024", 64, 1024, 12, 12,
-                            ("transformers", "plain GPT"))],
+        "gpt": lambda: [gpt("train gpt2 T=1024", 64, 1024, 12, 12, ("transformers", "plain GPT"))],
         "lean_gpt": lambda: [gpt("train gpt2_lean 4x16x64 T=1024", 64, 1024, 4, 16, ("plain GPT",))],
         "latency": latency,
         "cpu": cpu,
-    }  # fmt: skip
+    }
 
 
 def main() -> None:
@@ -219,7 +244,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--only", default="", help="comma list of cases; default: all that this machine can run")
     parser.add_argument("--out", type=Path, default=Path("evidence/bench_models.json"))
-    parser.add_argument("--compile-only", action="store_true", help="fill the compiler's cache, several processes at once")
+    parser.add_argument(
+        "--compile-only", action="store_true", help="fill the compiler's cache, several processes at once"
+    )
     parser.add_argument("--tuned", action="store_true", help="tune every contestant's kernels; compiles longer")
     args = parser.parse_args()
     globals()["TUNED"] = args.tuned

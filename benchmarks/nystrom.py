@@ -1,4 +1,5 @@
-"""`python -m benchmarks.nystrom`: Nyström attention forward and backward beside transformers' and beside exact attention.
+"""`python -m benchmarks.nystrom`: Nyström attention forward and backward beside transformers' and beside exact
+attention.
 
 The LRA shapes: batch 32, head_dim 32, 2 heads, 64 landmarks. The crossover against fused exact attention is stated as
 it is measured.
@@ -23,8 +24,9 @@ from . import measure
 from .measure import Contestant, race, write
 
 
-def both_ways(module: nn.Module, x: Tensor, call: Callable[[nn.Module, Tensor], Tensor], *, amp: bool, fast: bool,
-              captured: bool) -> Callable[[], Any]:  # fmt: skip
+def both_ways(
+    module: nn.Module, x: Tensor, call: Callable[[nn.Module, Tensor], Tensor], *, amp: bool, fast: bool, captured: bool
+) -> Callable[[], Any]:
     """Forward and backward of one attention: launched each time, or captured once and replayed as one CUDA graph."""
 
     def forward(t: Tensor) -> Tensor:
@@ -48,8 +50,13 @@ def theirs(width: int, heads: int, tokens: int, landmarks: int, conv: int) -> nn
     from transformers import NystromformerConfig
     from transformers.models.nystromformer.modeling_nystromformer import NystromformerSelfAttention
 
-    config = NystromformerConfig(hidden_size=width, num_attention_heads=heads, num_landmarks=landmarks,
-                                 segment_means_seq_len=tokens, attention_probs_dropout_prob=0.0)
+    config = NystromformerConfig(
+        hidden_size=width,
+        num_attention_heads=heads,
+        num_landmarks=landmarks,
+        segment_means_seq_len=tokens,
+        attention_probs_dropout_prob=0.0,
+    )
     config.__dict__["conv_kernel_size"] = conv or None  # its validation refuses the None that its own code tests for
     return NystromformerSelfAttention(config)
 

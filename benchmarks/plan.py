@@ -45,7 +45,8 @@ def timed(what: Callable[[], Any], rounds: int) -> tuple[float, Any]:
 
 
 def one_by_one(name: str, count: int) -> float:
-    """Designs a second when each is a record of its own, costed by the same formulas (parameters, FLOPs, memory, kappa)."""
+    """Designs a second when each is a record of its own, costed by the same formulas (parameters, FLOPs, memory,
+    kappa)."""
     original = zoo.get(name)
     start = time.perf_counter()
     for i in range(count):
@@ -68,9 +69,20 @@ def main() -> None:
         seconds, found = timed(lambda o=original, b=budget, x=limits: plan(o, b, x), given.rounds)
         assert isinstance(found, Plan)
         rate = found.considered / seconds
-        results.append({"case": case, "designs": found.considered, "fitting": found.fitting, "front": len(found.front),
-                        "seconds": seconds, "designs_per_second": rate, "ratio_to_one_by_one": rate / slow})  # fmt: skip
-        print(f"{case:38} {found.considered:>10,} designs  {seconds:8.3f} s  {rate / 1e6:7.2f} M/s  {rate / slow:9,.0f}x")
+        results.append(
+            {
+                "case": case,
+                "designs": found.considered,
+                "fitting": found.fitting,
+                "front": len(found.front),
+                "seconds": seconds,
+                "designs_per_second": rate,
+                "ratio_to_one_by_one": rate / slow,
+            }
+        )
+        print(
+            f"{case:38} {found.considered:>10,} designs  {seconds:8.3f} s  {rate / 1e6:7.2f} M/s  {rate / slow:9,.0f}x"
+        )
     print(f"one record at a time: {slow:,.0f} designs/s")
     if given.out is not None:
         machine = {"python": platform.python_version(), "numpy": np.__version__, "processor": platform.machine()}

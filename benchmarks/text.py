@@ -2,9 +2,8 @@
 
 Same optimizer, bf16 autocast and torch.compile for all; each model's own loss. `captured` is our training loop's step.
 transformers has no head_dim of its own: where a form has no twin there, the peer is the nearest it can build: for the
-TinyStories GPT 8 heads of 64 (inner 512, not 504) and a tied head, 63.6 M parameters where ours has 89.2 M. Vocabularies
-are the published ones: 50,257 words, not a rounder number.
-"""
+TinyStories GPT 8 heads of 64 (inner 512, not 504) and a tied head, 63.6 M parameters where ours has 89.2 M.
+Vocabularies are the published ones: 50,257 words, not a rounder number."""
 
 from __future__ import annotations
 
@@ -54,14 +53,16 @@ def hf_gpt2(tokens: int, **settings: Any) -> nn.Module:
     """transformers' GPT-2 with fused attention and no dropout."""
     from transformers import GPT2Config, GPT2LMHeadModel
 
-    config = GPT2Config(vocab_size=VOCAB, n_positions=tokens, resid_pdrop=0.0, embd_pdrop=0.0, attn_pdrop=0.0, **settings)
+    config = GPT2Config(
+        vocab_size=VOCAB, n_positions=tokens, resid_pdrop=0.0, embd_pdrop=0.0, attn_pdrop=0.0, **settings
+    )
     config._attn_implementation = "sdpa"
     return GPT2LMHeadModel(config)
 
 
 def bert(case: str, batch: int, arch: Arch, depth: int) -> dict[str, Any]:
-    """Masked-language training: a quarter of the tokens is asked for. transformers' BERT has no gated MLP; its plain one
-    of 2,304 has the parameters of the gated one of 1,536."""
+    """Masked-language training: a quarter of the tokens is asked for. transformers' BERT has no gated MLP; its plain
+    one of 2,304 has the parameters of the gated one of 1,536."""
     tokens, vocab = 128, 32_768
     ids = torch.randint(5, vocab, (batch, tokens), device="cuda")
     at = torch.rand(batch, tokens, device="cuda").argsort(dim=1)[:, : tokens // 4].sort(dim=1).values
@@ -77,7 +78,9 @@ def bert(case: str, batch: int, arch: Arch, depth: int) -> dict[str, Any]:
         return found
 
     contestants = ours(arch, ids, targets, sparse)
-    contestants.append(Contestant(f"transformers {depth}x12x64", lambda: train_step(hf_bert(depth), ids, labels, whole)))
+    contestants.append(
+        Contestant(f"transformers {depth}x12x64", lambda: train_step(hf_bert(depth), ids, labels, whole))
+    )
     return race(case, contestants, work=batch * tokens, unit="tok/s")
 
 
@@ -85,8 +88,14 @@ def hf_bert(depth: int) -> nn.Module:
     """transformers' BERT with fused attention and no dropout."""
     from transformers import BertConfig, BertForMaskedLM
 
-    config = BertConfig(vocab_size=32_768, num_hidden_layers=depth, intermediate_size=2304, max_position_embeddings=128,
-                        hidden_dropout_prob=0.0, attention_probs_dropout_prob=0.0)
+    config = BertConfig(
+        vocab_size=32_768,
+        num_hidden_layers=depth,
+        intermediate_size=2304,
+        max_position_embeddings=128,
+        hidden_dropout_prob=0.0,
+        attention_probs_dropout_prob=0.0,
+    )
     config._attn_implementation = "sdpa"
     return BertForMaskedLM(config)
 
@@ -94,8 +103,8 @@ def hf_bert(depth: int) -> nn.Module:
 def decode(
     name: str, arch: Arch, peer: dict[str, Any] | None = None, static: bool = False, new: int = 256, turns: int = 5
 ) -> dict[str, Any]:
-    """Milliseconds a token at batch 1 in bf16, greedy, after a prompt of 16. `static`: transformers with its static cache,
-    which it compiles; a case of its own, for that takes minutes."""
+    """Milliseconds a token at batch 1 in bf16, greedy, after a prompt of 16. `static`: transformers with its static
+    cache, which it compiles; a case of its own, for that takes minutes."""
     prompt = torch.randint(0, VOCAB, (1, 16), device="cuda")
     model = build(arch, device="cuda").to(torch.bfloat16)
     writers: dict[str, Callable[[], Any]] = {
@@ -141,16 +150,22 @@ def cases() -> dict[str, Callable[[], dict[str, Any]]]:
         "gpt2": lambda: gpt("train gpt2 T=1024", 64, 1024, whole, base),
         "gpt2_lean": lambda: gpt("train gpt2 4x16x64 T=1024", 64, 1024, lean, base | {"n_layer": 4}),
         "stories": lambda: gpt("train stories 12x12x42 T=64", 128, 64, stories, small | {"n_layer": 12}),
-        "stories_lean": lambda: gpt("train stories 4x16x32 T=64", 128, 64,
-                                    redesign(stories, depth=4, heads=16, head_dim=32), small | {"n_layer": 4}),
+        "stories_lean": lambda: gpt(
+            "train stories 4x16x32 T=64",
+            128,
+            64,
+            redesign(stories, depth=4, heads=16, head_dim=32),
+            small | {"n_layer": 4},
+        ),
         "crammed": lambda: bert("train crammed 16x12x64", 256, crammed, 16),
-        "crammed_split": lambda: bert("train crammed 10x24x32", 256,
-                                      redesign(crammed, depth=10, heads=24, policy="split"), 10),
+        "crammed_split": lambda: bert(
+            "train crammed 10x24x32", 256, redesign(crammed, depth=10, heads=24, policy="split"), 10
+        ),
         "crammed_lean": lambda: bert("train crammed 10x24x64", 256, redesign(crammed, depth=10, heads=24), 10),
         "decode": lambda: decode("gpt2", whole, base),
         "decode_lean": lambda: decode("gpt2 4x16x64", lean),
         "decode_static": lambda: decode("gpt2", whole, base, static=True),
-    }  # fmt: skip
+    }
 
 
 def main() -> None:
@@ -158,7 +173,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--only", default="", help="comma list of cases; default: all")
     parser.add_argument("--out", type=Path, default=Path("evidence/bench_text.json"))
-    parser.add_argument("--compile-only", action="store_true", help="fill the compiler's cache, several processes at once")
+    parser.add_argument(
+        "--compile-only", action="store_true", help="fill the compiler's cache, several processes at once"
+    )
     args = parser.parse_args()
     measure.COMPILE_ONLY = args.compile_only
     torch.set_float32_matmul_precision("high")

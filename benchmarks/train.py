@@ -78,8 +78,15 @@ def obvious(steps: int, workers: int, depth: int = 12) -> dict[str, Any]:
 
     device = "cuda" if GPU else "cpu"
     model = timm.create_model("vit_tiny_patch16_224", img_size=32, patch_size=4, num_classes=10, depth=depth).to(device)
-    loader = torch.utils.data.DataLoader(Plain(), BATCH, shuffle=True, num_workers=workers, pin_memory=GPU, drop_last=True,
-                                         persistent_workers=workers > 0)
+    loader = torch.utils.data.DataLoader(
+        Plain(),
+        BATCH,
+        shuffle=True,
+        num_workers=workers,
+        pin_memory=GPU,
+        drop_last=True,
+        persistent_workers=workers > 0,
+    )
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3, weight_decay=0.05, fused=GPU)
     fast, made, turns = torch.compile(model) if GPU else model, 0, []
     start = time.perf_counter()
@@ -153,7 +160,11 @@ def main() -> None:
     if args.child:
         ours(args.child, args.folder, spec(small(args.depth), args.seconds, "seconds", BATCH, None, args.seed))
         return
-    found: dict[str, Any] = {"machine": machine(), "batch": BATCH, "mps": bool(os.environ.get("CUDA_MPS_PIPE_DIRECTORY"))}
+    found: dict[str, Any] = {
+        "machine": machine(),
+        "batch": BATCH,
+        "mps": bool(os.environ.get("CUDA_MPS_PIPE_DIRECTORY")),
+    }
 
     def keep(name: str, value: Any) -> None:
         found[name] = value
@@ -171,7 +182,9 @@ def main() -> None:
                 keep(part, ours(folder, folder / "alone", spec(small(args.depth), args.steps, "steps", BATCH, None, 0)))
             elif part == "together":
                 for number in map(int, args.processes.split(",")):
-                    keep(f"together_{number}", together(folder, folder / f"of{number}", number, args.seconds, args.depth))
+                    keep(
+                        f"together_{number}", together(folder, folder / f"of{number}", number, args.seconds, args.depth)
+                    )
             elif part == "vit_b":
                 keep(part, ours(folder, folder / "vit_b", spec(fitted(), 100, "steps", 256, 224, 0)))
 

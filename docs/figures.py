@@ -19,7 +19,9 @@ INK, FIXED, SPLIT, PRINTED = "#57606a", "#1f6feb", "#d1642d", "#1a7f37"
 def readings() -> None:
     """Lean models of the paper: parameters at a fixed head_dim, split, and as printed, relative to the original."""
     pairs = [p for p in PAIRS if BY_ID[f"{p}/lean"].table != 3]
-    plt.rcParams.update({"font.family": "sans-serif", "font.size": 9, "svg.fonttype": "none", "svg.hashsalt": "manyheads"})
+    plt.rcParams.update(
+        {"font.family": "sans-serif", "font.size": 9, "svg.fonttype": "none", "svg.hashsalt": "manyheads"}
+    )
     figure, axes = plt.subplots(figsize=(7.2, 4.2))
     for y, pair in enumerate(reversed(pairs)):
         row, original = BY_ID[f"{pair}/lean"], likely(BY_ID[f"{pair}/original"]).params
@@ -40,9 +42,11 @@ def readings() -> None:
         axes.spines[side].set_visible(False)
     axes.tick_params(length=0, colors=INK)
     axes.grid(axis="x", color="#eaeef2", zorder=0)
-    handles = [plt.Line2D([], [], marker="o", ls="", color=FIXED, label="fixed: head_dim kept"),
-               plt.Line2D([], [], marker="o", ls="", color=SPLIT, label="split: inner kept"),
-               plt.Line2D([], [], marker="|", ls="", color=PRINTED, ms=11, mew=2, label="printed")]
+    handles = [
+        plt.Line2D([], [], marker="o", ls="", color=FIXED, label="fixed: head_dim kept"),
+        plt.Line2D([], [], marker="o", ls="", color=SPLIT, label="split: inner kept"),
+        plt.Line2D([], [], marker="|", ls="", color=PRINTED, ms=11, mew=2, label="printed"),
+    ]
     axes.legend(handles=handles, frameon=False, loc="upper right", bbox_to_anchor=(1.0, 0.78))
     figure.tight_layout()
     figure.savefig(HERE / "readings.svg", metadata={"Date": None})

@@ -51,16 +51,33 @@ def record() -> dict[str, object]:
     for policy, made in designs().items():
         for heads, arch in made:
             logs = [measure(arch, seed) for seed in SEEDS]
-            points.append({"policy": policy, "heads": heads, "head_dim": HEAD_DIM if policy == "fixed" else WIDTH // heads,
-                           "log_kappa": [raw for raw, _ in logs], "centred_log_kappa": [centred for _, centred in logs]})
+            points.append(
+                {
+                    "policy": policy,
+                    "heads": heads,
+                    "head_dim": HEAD_DIM if policy == "fixed" else WIDTH // heads,
+                    "log_kappa": [raw for raw, _ in logs],
+                    "centred_log_kappa": [centred for _, centred in logs],
+                }
+            )
             print(policy, heads, *(f"{math.exp(np.mean([pair[i] for pair in logs])):.1f}" for i in (0, 1)), flush=True)
-    return {"model": "vit_b, initial weights", "tokens": TOKENS, "images": IMAGES, "seeds": list(SEEDS), "layers": 12,
-            "torch": torch.__version__, "device": "cpu", "points": points}
+    return {
+        "model": "vit_b, initial weights",
+        "tokens": TOKENS,
+        "images": IMAGES,
+        "seeds": list(SEEDS),
+        "layers": 12,
+        "torch": torch.__version__,
+        "device": "cpu",
+        "points": points,
+    }
 
 
 def draw(found: dict[str, object]) -> None:
     """Fixed on the left with its peak, split on the right, both beside what theory expects."""
-    plt.rcParams.update({"font.family": "sans-serif", "font.size": 9, "svg.fonttype": "none", "svg.hashsalt": "manyheads"})
+    plt.rcParams.update(
+        {"font.family": "sans-serif", "font.size": 9, "svg.fonttype": "none", "svg.hashsalt": "manyheads"}
+    )
     figure, panes = plt.subplots(1, 2, figsize=(8.4, 3.7), sharey=True)
     fine = np.linspace(1.5, 18.5, 341)
     std = theory.logit_std(WIDTH, 0.02)
@@ -76,8 +93,12 @@ def draw(found: dict[str, object]) -> None:
             x = [point["heads"] for point in points for _ in point[key]]
             y = np.exp([value for point in points for value in point[key]])
             axes.plot(x, y, "o", ms=4, mfc="none", color=colour, label=name)
-        axes.set(yscale="log", xlabel="heads", xticks=[2, 3, 4, 6, 8, 12, 16, 18],
-                 title="fixed: head_dim 64, inner grows" if policy == "fixed" else "split: inner 768, heads get thinner")
+        axes.set(
+            yscale="log",
+            xlabel="heads",
+            xticks=[2, 3, 4, 6, 8, 12, 16, 18],
+            title="fixed: head_dim 64, inner grows" if policy == "fixed" else "split: inner 768, heads get thinner",
+        )
         for side in ("top", "right"):
             axes.spines[side].set_visible(False)
     panes[0].axvline(TOKENS / HEAD_DIM, color="#d0d7de", lw=6, zorder=0)
@@ -86,7 +107,9 @@ def draw(found: dict[str, object]) -> None:
     panes[1].legend(frameon=False, fontsize=8, loc="upper right")
     figure.tight_layout()
     for kind in ("svg", "png"):
-        figure.savefig(HERE / "img" / f"kappa_heads.{kind}", dpi=130, metadata={"Date": None} if kind == "svg" else None)
+        figure.savefig(
+            HERE / "img" / f"kappa_heads.{kind}", dpi=130, metadata={"Date": None} if kind == "svg" else None
+        )
 
 
 if __name__ == "__main__":

@@ -1,4 +1,5 @@
-"""Writes docs/parity.md from what the parity tests measured: `pytest tests/parity`, then `python docs/make_parity.py`."""
+"""Writes docs/parity.md from what the parity tests measured: `pytest tests/parity`, then `python
+docs/make_parity.py`."""
 
 from __future__ import annotations
 
@@ -25,7 +26,9 @@ def main() -> None:
         "| model | twin | output | gradient | parameters |",
         "|---|---|---|---|---|",
     ]
-    lines += [f"| {r['model']} | {r['twin']} | {r['output']:.1e} | {r['gradient']:.1e} | {r['params']:,} |" for r in rows]
+    lines += [
+        f"| {r['model']} | {r['twin']} | {r['output']:.1e} | {r['gradient']:.1e} | {r['params']:,} |" for r in rows
+    ]
     (ROOT / "docs" / "parity.md").write_text("\n".join(lines) + "\n")
 
 

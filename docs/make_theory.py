@@ -1,7 +1,7 @@
 """Writes the tables of docs/theory.md from the project's own functions: `python docs/make_theory.py`.
 
-Each table stands between two marks, `<!-- name -->` and `<!-- /name -->`; everything else on the page is left alone. The
-same seeds give the same page."""
+Each table stands between two marks, `<!-- name -->` and `<!-- /name -->`; everything else on the page is left alone.
+The same seeds give the same page."""
 
 from __future__ import annotations
 
@@ -53,8 +53,14 @@ def peak() -> str:
     for inner in (176, 188, 194, 196, 197, 198, 200, 208, 240):
         logs = np.log(theory.sample_kappa(TOKENS, inner, 2000))
         predicted = math.exp(theory.gaussian_log_kappa(TOKENS, inner).mean)
-        rows.append([str(inner), digits(predicted), digits(math.exp(logs.mean())),
-                     digits(float(theory.gaussian_edge(TOKENS, inner)))])
+        rows.append(
+            [
+                str(inner),
+                digits(predicted),
+                digits(math.exp(logs.mean())),
+                digits(float(theory.gaussian_edge(TOKENS, inner))),
+            ]
+        )
     return table(*rows)
 
 
@@ -76,7 +82,9 @@ def agreement_of_prediction() -> str:
 
 def attention() -> str:
     """Softmax attention at initialisation: prediction and one draw."""
-    rows = [["heads", "centred: predicted", "drawn", "raw: predicted", "drawn", "values: predicted", "drawn", "Gaussian"]]
+    rows = [
+        ["heads", "centred: predicted", "drawn", "raw: predicted", "drawn", "values: predicted", "drawn", "Gaussian"]
+    ]
     std = 0.02
     for heads in (2, 3, 4, 6, 8, 12, 18, 32):
         inner = HEAD_DIM * heads
@@ -88,8 +96,10 @@ def attention() -> str:
             theory.value_kappa(TOKENS, inner, WIDTH),
         )
         drawn = (found.centred_log_kappa, found.log_kappa, of_values.log_kappa)
-        cells = [["none" if np.isnan(guess) else digits(float(guess)), digits(value.mean().exp().item())]
-                 for guess, value in zip(guesses, drawn, strict=True)]
+        cells = [
+            ["none" if np.isnan(guess) else digits(float(guess)), digits(value.mean().exp().item())]
+            for guess, value in zip(guesses, drawn, strict=True)
+        ]
         gauss = digits(math.exp(theory.gaussian_log_kappa(TOKENS, inner).mean))
         rows.append([str(heads), *cells[0], *cells[1], *cells[2], gauss])
     return table(*rows)
@@ -98,7 +108,9 @@ def attention() -> str:
 def draw_attention(heads: int, std: float, samples: int = 3) -> tuple[Tensor, Tensor]:
     """Concatenated head outputs and values over independent LayerNormed tokens."""
     draw = torch.Generator().manual_seed(heads)
-    x = torch.nn.functional.layer_norm(torch.randn(samples, TOKENS, WIDTH, generator=draw, dtype=torch.float64), (WIDTH,))
+    x = torch.nn.functional.layer_norm(
+        torch.randn(samples, TOKENS, WIDTH, generator=draw, dtype=torch.float64), (WIDTH,)
+    )
     weights = std * torch.randn(3, samples, WIDTH, heads * HEAD_DIM, generator=draw, dtype=torch.float64)
     q, k, v = (torch.matmul(x, weight).unflatten(-1, (heads, HEAD_DIM)).transpose(1, 2) for weight in weights)
     out = torch.softmax(q @ k.mT / math.sqrt(HEAD_DIM), -1) @ v
@@ -148,9 +160,12 @@ def kappa_by_svd(matrices: Tensor, centred: bool) -> Tensor:
 
 
 TABLES: dict[str, Callable[[], str]] = {
-    "gaussian": gaussian, "peak": peak, "prediction": agreement_of_prediction, "attention": attention,
+    "gaussian": gaussian,
+    "peak": peak,
+    "prediction": agreement_of_prediction,
+    "attention": attention,
     "agreement": agreement,
-}  # fmt: skip
+}
 
 
 def write(page: str) -> str:
@@ -158,7 +173,10 @@ def write(page: str) -> str:
     for name, make in TABLES.items():
         made = make()
         page, found = re.subn(
-            rf"(<!-- {name} -->\n).*?(<!-- /{name} -->)", lambda m, made=made: f"{m[1]}\n{made}\n\n{m[2]}", page, flags=re.S
+            rf"(<!-- {name} -->\n).*?(<!-- /{name} -->)",
+            lambda m, made=made: f"{m[1]}\n{made}\n\n{m[2]}",
+            page,
+            flags=re.S,
         )
         assert found == 1, name
     return page

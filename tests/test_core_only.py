@@ -9,10 +9,12 @@ from pathlib import Path
 import pytest
 
 SRC = Path(__file__).resolve().parents[1] / "src"
+# fmt: off
 OPTIONAL = (
     "timm", "torchvision", "transformers", "tokenizers", "matplotlib", "ray", "submitit", "lightning", "tensorboard",
     "wandb", "lm_eval", "scipy",
-)  # fmt: skip
+)
+# fmt: on
 APART = ("interop", "cli", "__main__.py")  # side doors need what they open; commands need typer
 IMPORT = f"""
 import importlib, sys

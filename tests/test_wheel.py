@@ -62,8 +62,12 @@ def test_the_wheel_holds_the_package_and_nothing_else(wheel: Path) -> None:
     source = {path.relative_to(ROOT / "src").as_posix() for path in (ROOT / "src").rglob("*.py")}
     assert names - info == source | DATA
     assert {name.split("/", 1)[1] for name in info} == {
-        "METADATA", "RECORD", "WHEEL", "entry_points.txt", "licenses/LICENSE",
-    }  # fmt: skip
+        "METADATA",
+        "RECORD",
+        "WHEEL",
+        "entry_points.txt",
+        "licenses/LICENSE",
+    }
     assert "License-Expression: Apache-2.0" in metadata
     assert "Requires-Python: >=3.11" in metadata
 

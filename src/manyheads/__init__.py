@@ -14,6 +14,7 @@ from typing import Any
 
 __version__ = "0.1.0"
 
+# fmt: off
 _HOMES = {
     "Arch": "arch.spec", "UserError": "arch.errors", "zoo": "arch", "cost": "arch.count", "redesign": "arch.redesign",
     "controls": "arch.controls", "audit": "arch.audit",
@@ -21,12 +22,15 @@ _HOMES = {
     "plan": "planner", "Budget": "planner", "Limits": "planner", "Recipe": "train.recipe",
     "Run": "runs", "RunSpec": "runs", "Images": "tasks",
     "edit": "arch.redesign", "javascript": "arch.symbol", "resolve": "interop.names",
-}  # fmt: skip
+}
+# fmt: on
 
+# fmt: off
 __all__ = [
     "Arch", "Budget", "Images", "Limits", "Probe", "Recipe", "Run", "RunSpec", "UserError", "audit", "build", "controls",
     "cost", "edit", "javascript", "plan", "probe", "redesign", "resolve", "zoo",
-]  # fmt: skip
+]
+# fmt: on
 
 
 def __getattr__(name: str) -> Any:

@@ -18,28 +18,60 @@ mlps = st.integers(1, 300)
 def vit(draw) -> Arch:
     """ViT and DeiT, 0 to 2 class tokens."""
     tokens = draw(numbers(0, 2))
-    return f.vit(draw(widths), draw(depths), draw(heads), draw(head_dims), draw(mlps), patch=8,
-                 image=8 * draw(numbers(1, 6)), channels=draw(numbers(1, 4)), classes=draw(numbers(1, 30)),
-                 class_tokens=tokens,
-                 class_positions=draw(st.booleans()), scaled=draw(st.sampled_from((None, 0.1))),
-                 family="deit" if tokens == 2 else "vit")
+    return f.vit(
+        draw(widths),
+        draw(depths),
+        draw(heads),
+        draw(head_dims),
+        draw(mlps),
+        patch=8,
+        image=8 * draw(numbers(1, 6)),
+        channels=draw(numbers(1, 4)),
+        classes=draw(numbers(1, 30)),
+        class_tokens=tokens,
+        class_positions=draw(st.booleans()),
+        scaled=draw(st.sampled_from((None, 0.1))),
+        family="deit" if tokens == 2 else "vit",
+    )
 
 
 @st.composite
 def xcit(draw) -> Arch:
     """XCiT with patches of 8 or 16."""
     patch = draw(st.sampled_from((8, 16)))
-    return f.xcit(8 * draw(numbers(1, 12)), draw(depths), draw(heads), draw(head_dims), draw(mlps), patch=patch,
-                  image=patch * draw(numbers(1, 4)), classes=draw(numbers(1, 30)), class_layers=draw(numbers(1, 3)),
-                  class_heads=draw(numbers(1, 4)), class_head_dim=draw(head_dims), class_mlp_dim=draw(mlps))
+    return f.xcit(
+        8 * draw(numbers(1, 12)),
+        draw(depths),
+        draw(heads),
+        draw(head_dims),
+        draw(mlps),
+        patch=patch,
+        image=patch * draw(numbers(1, 4)),
+        classes=draw(numbers(1, 30)),
+        class_layers=draw(numbers(1, 3)),
+        class_heads=draw(numbers(1, 4)),
+        class_head_dim=draw(head_dims),
+        class_mlp_dim=draw(mlps),
+    )
 
 
 @st.composite
 def tnt(draw) -> Arch:
     """TNT, both blocks."""
-    return f.tnt(draw(widths), draw(depths), draw(heads), draw(head_dims), draw(mlps), pixel_width=draw(numbers(1, 24)),
-                 pixel_heads=draw(numbers(1, 4)), pixel_head_dim=draw(numbers(1, 12)), pixel_mlp_dim=draw(numbers(1, 96)),
-                 image=16 * draw(numbers(1, 3)), classes=draw(numbers(1, 30)), legacy=draw(st.booleans()))
+    return f.tnt(
+        draw(widths),
+        draw(depths),
+        draw(heads),
+        draw(head_dims),
+        draw(mlps),
+        pixel_width=draw(numbers(1, 24)),
+        pixel_heads=draw(numbers(1, 4)),
+        pixel_head_dim=draw(numbers(1, 12)),
+        pixel_mlp_dim=draw(numbers(1, 96)),
+        image=16 * draw(numbers(1, 3)),
+        classes=draw(numbers(1, 30)),
+        legacy=draw(st.booleans()),
+    )
 
 
 def per_stage(strategy, n: int = 4):
@@ -51,70 +83,144 @@ def per_stage(strategy, n: int = 4):
 def volo(draw) -> Arch:
     """VOLO; the last three stages share their width."""
     first, rest = draw(numbers(1, 8)) * 8, draw(numbers(1, 8)) * 8
-    return f.volo((first, rest, rest, rest), draw(per_stage(depths)), draw(per_stage(heads)), draw(per_stage(head_dims)),
-                  draw(per_stage(mlps)), stem=draw(numbers(1, 16)), image=draw(st.sampled_from((32, 48, 64))),
-                  classes=draw(numbers(1, 30)), class_layers=draw(numbers(1, 2)), aux=draw(st.booleans()))
+    return f.volo(
+        (first, rest, rest, rest),
+        draw(per_stage(depths)),
+        draw(per_stage(heads)),
+        draw(per_stage(head_dims)),
+        draw(per_stage(mlps)),
+        stem=draw(numbers(1, 16)),
+        image=draw(st.sampled_from((32, 48, 64))),
+        classes=draw(numbers(1, 30)),
+        class_layers=draw(numbers(1, 2)),
+        aux=draw(st.booleans()),
+    )
 
 
 @st.composite
 def davit(draw) -> Arch:
     """DaViT on grids that windows do and do not divide."""
-    return f.davit(draw(per_stage(widths)), draw(per_stage(depths)), draw(per_stage(heads)), draw(per_stage(head_dims)),
-                   draw(per_stage(mlps)), window=draw(st.sampled_from((3, 7))), image=32 * draw(numbers(1, 4)),
-                   classes=draw(numbers(1, 30)))
+    return f.davit(
+        draw(per_stage(widths)),
+        draw(per_stage(depths)),
+        draw(per_stage(heads)),
+        draw(per_stage(head_dims)),
+        draw(per_stage(mlps)),
+        window=draw(st.sampled_from((3, 7))),
+        image=32 * draw(numbers(1, 4)),
+        classes=draw(numbers(1, 30)),
+    )
 
 
 @st.composite
 def crammed_bert(draw) -> Arch:
     """Crammed BERT."""
-    return f.crammed_bert(2 * draw(widths), draw(depths), draw(heads), draw(head_dims), draw(mlps),
-                          vocab=draw(numbers(4, 99)), tokens=draw(numbers(1, 40)))
+    return f.crammed_bert(
+        2 * draw(widths),
+        draw(depths),
+        draw(heads),
+        draw(head_dims),
+        draw(mlps),
+        vocab=draw(numbers(4, 99)),
+        tokens=draw(numbers(1, 40)),
+    )
 
 
 @st.composite
 def bert(draw) -> Arch:
     """BERT."""
     tokens = draw(numbers(1, 40))
-    return f.bert(draw(widths), draw(depths), draw(heads), draw(head_dims), draw(mlps), vocab=draw(numbers(4, 99)),
-                  tokens=tokens, positions=tokens + draw(numbers(0, 5)), types=draw(numbers(0, 3)))
+    return f.bert(
+        draw(widths),
+        draw(depths),
+        draw(heads),
+        draw(head_dims),
+        draw(mlps),
+        vocab=draw(numbers(4, 99)),
+        tokens=tokens,
+        positions=tokens + draw(numbers(0, 5)),
+        types=draw(numbers(0, 3)),
+    )
 
 
 @st.composite
 def gpt2(draw) -> Arch:
     """GPT-2 in all dialects."""
     tokens = draw(numbers(1, 40))
-    return f.gpt2(draw(widths), draw(depths), draw(heads), draw(head_dims), draw(mlps), vocab=draw(numbers(4, 99)),
-                  tokens=tokens, positions=tokens + draw(numbers(0, 5)), tied=draw(st.booleans()),
-                  head_bias=draw(st.booleans()), qkv_bias=draw(st.booleans()), relu=draw(st.booleans()))
+    return f.gpt2(
+        draw(widths),
+        draw(depths),
+        draw(heads),
+        draw(head_dims),
+        draw(mlps),
+        vocab=draw(numbers(4, 99)),
+        tokens=tokens,
+        positions=tokens + draw(numbers(0, 5)),
+        tied=draw(st.booleans()),
+        head_bias=draw(st.booleans()),
+        qkv_bias=draw(st.booleans()),
+        relu=draw(st.booleans()),
+    )
 
 
 @st.composite
 def llama(draw) -> Arch:
     """Llama- and Qwen-type decoders with grouped queries."""
     kv = draw(numbers(1, 5))
-    return f.llama(draw(widths), draw(depths), kv * draw(numbers(1, 6)), 2 * draw(numbers(1, 32)), draw(mlps),
-                   kv_heads=draw(st.sampled_from((None, kv))), vocab=draw(numbers(4, 99)), tokens=draw(numbers(1, 40)),
-                   rope=draw(st.sampled_from((Rope(), RopeLlama3()))), tied=draw(st.booleans()),
-                   qk_norm=draw(st.booleans()), qkv_bias=draw(st.booleans()), out_bias=draw(st.booleans()))
+    return f.llama(
+        draw(widths),
+        draw(depths),
+        kv * draw(numbers(1, 6)),
+        2 * draw(numbers(1, 32)),
+        draw(mlps),
+        kv_heads=draw(st.sampled_from((None, kv))),
+        vocab=draw(numbers(4, 99)),
+        tokens=draw(numbers(1, 40)),
+        rope=draw(st.sampled_from((Rope(), RopeLlama3()))),
+        tied=draw(st.booleans()),
+        qk_norm=draw(st.booleans()),
+        qkv_bias=draw(st.booleans()),
+        out_bias=draw(st.booleans()),
+    )
 
 
 @st.composite
 def nystromformer(draw) -> Arch:
     """Nyströmformer with and without convolution, one document or two."""
     tokens = draw(numbers(4, 70))
-    return f.nystromformer(draw(widths), draw(depths), draw(heads), draw(head_dims), draw(mlps), vocab=draw(numbers(4, 99)),
-                           tokens=tokens, classes=draw(numbers(1, 12)), landmarks=draw(numbers(1, tokens)),
-                           conv=draw(st.sampled_from((0, 3, 35))), pair=draw(st.booleans()),
-                           head_hidden=draw(numbers(1, 64)), softmax=draw(st.booleans()))
+    return f.nystromformer(
+        draw(widths),
+        draw(depths),
+        draw(heads),
+        draw(head_dims),
+        draw(mlps),
+        vocab=draw(numbers(4, 99)),
+        tokens=tokens,
+        classes=draw(numbers(1, 12)),
+        landmarks=draw(numbers(1, tokens)),
+        conv=draw(st.sampled_from((0, 3, 35))),
+        pair=draw(st.booleans()),
+        head_hidden=draw(numbers(1, 64)),
+        softmax=draw(st.booleans()),
+    )
 
 
 @st.composite
 def nearest_neighbor(draw) -> Arch:
     """The rank encoder with its kinds of positions."""
-    return f.nearest_neighbor(draw(numbers(2, 64)), draw(depths), draw(heads), draw(head_dims), draw(mlps),
-                              tokens=draw(numbers(2, 40)), positions=draw(st.sampled_from(("none", "concat", "add"))),
-                              position_dim=draw(numbers(1, 20)))
+    return f.nearest_neighbor(
+        draw(numbers(2, 64)),
+        draw(depths),
+        draw(heads),
+        draw(head_dims),
+        draw(mlps),
+        tokens=draw(numbers(2, 40)),
+        positions=draw(st.sampled_from(("none", "concat", "add"))),
+        position_dim=draw(numbers(1, 20)),
+    )
 
 
-FAMILIES = {made.__name__: made for made in (vit, xcit, tnt, volo, davit, crammed_bert, bert, gpt2, llama, nystromformer,
-                                             nearest_neighbor)}  # fmt: skip
+FAMILIES = {
+    made.__name__: made
+    for made in (vit, xcit, tnt, volo, davit, crammed_bert, bert, gpt2, llama, nystromformer, nearest_neighbor)
+}

@@ -53,8 +53,10 @@ def test_one_more_fixed_head_costs_the_same_every_time(family: str) -> None:
         if any(op.kv_heads is not None for stage in arch.stages for op in attentions(stage)):
             return
         grown = [redesign(arch, heads=[h + n for h in heads(arch)]) for n in (1, 2)]
-        first, second = params(grown[0]).attention - params(arch).attention, (
-            params(grown[1]).attention - params(grown[0]).attention)
+        first, second = (
+            params(grown[0]).attention - params(arch).attention,
+            (params(grown[1]).attention - params(grown[0]).attention),
+        )
         expected = 0
         for i in editable(arch):
             stage = arch.stages[i]
@@ -86,11 +88,18 @@ def test_splitting_keeps_every_matrix_but_adds_head_wise_parameters(family: str)
         assert inners(thin) == inners(arch)
         assert policy_of(arch, thin) == "split"
         headwise = sum(
-            stage.depth * op.heads * ((stage.width + 1) * op.mix.kernel**4 if isinstance(op.mix, Outlook) else
-                                      op.mix.conv if isinstance(op.mix, Nystrom) else
-                                      type(op.mix).__name__ == "CrossCovariance")
-            for stage in arch.stages for op in attentions(stage)
-        )  # fmt: skip
+            stage.depth
+            * op.heads
+            * (
+                (stage.width + 1) * op.mix.kernel**4
+                if isinstance(op.mix, Outlook)
+                else op.mix.conv
+                if isinstance(op.mix, Nystrom)
+                else type(op.mix).__name__ == "CrossCovariance"
+            )
+            for stage in arch.stages
+            for op in attentions(stage)
+        )
         assert params(thin).total - params(arch).total == headwise
 
 
@@ -108,8 +117,10 @@ def test_a_redesign_edits_attention_depth_and_mlp_and_nothing_else(family: str) 
         n = len(editable(arch))
         same = redesign(arch, depth=depths(arch), heads=heads(arch), head_dim=head_dims(arch), mlp_dim=mlp_dims(arch))
         assert same == arch
-        even = [2 * h if all(op.kv_heads is None for op in attentions(arch.stages[i])) else h
-                for i, h in zip(editable(arch), heads(arch), strict=True)]
+        even = [
+            2 * h if all(op.kv_heads is None for op in attentions(arch.stages[i])) else h
+            for i, h in zip(editable(arch), heads(arch), strict=True)
+        ]
         new = redesign(arch, depth=[1] * n, heads=even, mlp_dim=[7] * n)
         assert (new.embed, new.head, new.family) == (arch.embed, arch.head, arch.family)
         for before, after in zip(arch.stages, new.stages, strict=True):
@@ -129,10 +140,14 @@ def test_an_edit_with_arrays_costs_what_each_design_costs(family: str) -> None:
         n = len(editable(arch))
         step = [op.kv_heads or 1 for i in editable(arch) for op in attentions(arch.stages[i])[:1]]
         designs = [
-            [[data.draw(st.integers(1, 5)) * s for s in step], [2 * data.draw(st.integers(1, 9)) for _ in range(n)],
-             [data.draw(st.integers(1, 50)) for _ in range(n)], [data.draw(st.integers(1, 6)) for _ in range(n)]]
+            [
+                [data.draw(st.integers(1, 5)) * s for s in step],
+                [2 * data.draw(st.integers(1, 9)) for _ in range(n)],
+                [data.draw(st.integers(1, 50)) for _ in range(n)],
+                [data.draw(st.integers(1, 6)) for _ in range(n)],
+            ]
             for _ in range(3)
-        ]  # fmt: skip
+        ]
         columns = [[np.array([design[what][at] for design in designs]) for at in range(n)] for what in range(4)]
         sketch = edit(arch, heads=columns[0], head_dim=columns[1], mlp_dim=columns[2], depth=columns[3])
         many = cost(sketch)

@@ -30,8 +30,14 @@ OTHERS = {
 def test_controls(name: str) -> None:
     original, lean = OTHERS[name] if name in OTHERS else pair(name)
     arms = controls(original, lean)
-    assert set(arms) == {"depth_only", "heads_only", "wide_heads", "mlp_matched", "params_matched",
-                         "fixed" if policy_of(original, lean) == "split" else "split"}
+    assert set(arms) == {
+        "depth_only",
+        "heads_only",
+        "wide_heads",
+        "mlp_matched",
+        "params_matched",
+        "fixed" if policy_of(original, lean) == "split" else "split",
+    }
     for arm in arms.values():
         assert isinstance(arm, Control)
         assert abs(arm.residual) <= (0.02 if arm.name == "split" else 0.01)

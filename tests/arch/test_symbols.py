@@ -21,24 +21,39 @@ NAMES = ("depth", "heads", "head_dim", "mlp_dim")
 def formulas(name: str) -> dict[str, str]:
     """JavaScript of a flat model's costs over the four dials."""
     sketch = edit(zoo.get(name), **{n: [Symbol(n)] for n in NAMES})
-    return {"params": javascript(params(sketch).total), "flops": javascript(forward_flops(sketch)),
-            "memory": javascript(activation_bytes(sketch, Symbol("batch"), "amp", True)),
-            "kv": javascript(kv_bytes(sketch))}
+    return {
+        "params": javascript(params(sketch).total),
+        "flops": javascript(forward_flops(sketch)),
+        "memory": javascript(activation_bytes(sketch, Symbol("batch"), "amp", True)),
+        "kv": javascript(kv_bytes(sketch)),
+    }
 
 
 def designs(n: int) -> list[dict[str, int]]:
     """Random settings of the dials."""
     rng = random.Random(0)
-    return [{"depth": rng.randint(1, 48), "heads": rng.randint(1, 64), "head_dim": rng.randint(1, 256),
-             "mlp_dim": rng.randint(1, 16384), "batch": rng.randint(1, 512)} for _ in range(n)]
+    return [
+        {
+            "depth": rng.randint(1, 48),
+            "heads": rng.randint(1, 64),
+            "head_dim": rng.randint(1, 256),
+            "mlp_dim": rng.randint(1, 16384),
+            "batch": rng.randint(1, 512),
+        }
+        for _ in range(n)
+    ]
 
 
 def expected(name: str, design: dict[str, int]) -> dict[str, int]:
     """Python's numbers for one design."""
     settings = {n: [design[n]] for n in NAMES}
     sketch = edit(zoo.get(name), **settings)
-    return {"params": params(sketch).total, "flops": forward_flops(sketch),
-            "memory": activation_bytes(sketch, design["batch"], "amp", True), "kv": kv_bytes(sketch)}
+    return {
+        "params": params(sketch).total,
+        "flops": forward_flops(sketch),
+        "memory": activation_bytes(sketch, design["batch"], "amp", True),
+        "kv": kv_bytes(sketch),
+    }
 
 
 @pytest.mark.skipif(shutil.which("node") is None, reason="node runs the printed JavaScript; not installed here")
@@ -47,8 +62,10 @@ def test_javascript_gives_pythons_numbers(name: str) -> None:
     """Over random designs, exactly."""
     cases = designs(50)
     body = ",".join(f"{key}:{text}" for key, text in formulas(name).items())
-    script = (f"const out=[];for(const {{depth,heads,head_dim,mlp_dim,batch}} of {json.dumps(cases)})"
-              f"out.push({{{body}}});console.log(JSON.stringify(out))")
+    script = (
+        f"const out=[];for(const {{depth,heads,head_dim,mlp_dim,batch}} of {json.dumps(cases)})"
+        f"out.push({{{body}}});console.log(JSON.stringify(out))"
+    )
     done = subprocess.run(["node", "-e", script], capture_output=True, text=True, check=True)
     assert json.loads(done.stdout) == [expected(name, case) for case in cases]
 
@@ -69,8 +86,7 @@ def test_a_million_designs_in_a_blink() -> None:
     np = pytest.importorskip("numpy", reason="numpy is a core dependency, absent only in a broken install")
     rng = np.random.default_rng(0)
     n = 1_000_000
-    columns = {name: rng.integers(1, top, n) for name, top in
-               zip(NAMES, (48, 64, 128, 8192), strict=True)}
+    columns = {name: rng.integers(1, top, n) for name, top in zip(NAMES, (48, 64, 128, 8192), strict=True)}
     best = float("inf")
     for _ in range(5):
         start = time.process_time()

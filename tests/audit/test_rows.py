@@ -101,7 +101,15 @@ def test_eight_of_thirteen_redesigns_most_likely_split() -> None:
     found = policies()
     assert len(found) == 13
     assert sorted(p for p, policy in found.items() if policy == "split") == [
-        "crammed_bert", "davit_b", "davit_l", "gpt2", "tnt_b", "volo_d3", "volo_d4", "xcit_l"]
+        "crammed_bert",
+        "davit_b",
+        "davit_l",
+        "gpt2",
+        "tnt_b",
+        "volo_d3",
+        "volo_d4",
+        "xcit_l",
+    ]
 
 
 def test_memory_column() -> None:

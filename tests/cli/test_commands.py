@@ -17,8 +17,13 @@ from manyheads.arch.params import params
 
 def run(*args: str, code: int = 0, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
     """Run `manyheads ARGS` in a process of its own."""
-    done = subprocess.run([sys.executable, "-m", "manyheads", *args], capture_output=True, text=True, cwd=cwd,
-                          env=os.environ | {"COLUMNS": "120"})
+    done = subprocess.run(
+        [sys.executable, "-m", "manyheads", *args],
+        capture_output=True,
+        text=True,
+        cwd=cwd,
+        env=os.environ | {"COLUMNS": "120"},
+    )
     assert done.returncode == code, done.stderr
     return done
 
@@ -53,7 +58,14 @@ def test_a_saved_record_or_a_config_in_place_of_a_name(tmp_path: Path) -> None:
     assert data["original"]["params"]["total"] == params(lean).total
     folder = tmp_path / "gpt2"
     folder.mkdir()
-    config = {"model_type": "gpt2", "n_embd": 768, "n_layer": 12, "n_head": 12, "vocab_size": 50257, "n_positions": 1024}
+    config = {
+        "model_type": "gpt2",
+        "n_embd": 768,
+        "n_layer": 12,
+        "n_head": 12,
+        "vocab_size": 50257,
+        "n_positions": 1024,
+    }
     (folder / "config.json").write_text(json.dumps(config))
     for name in ("gpt2", "hf:gpt2", "gpt2/config.json"):
         data = json.loads(run("shape", name, "--json", cwd=tmp_path).stdout)
@@ -145,15 +157,19 @@ def test_odd_file_names_are_shown_as_they_are(name: str, tmp_path: Path) -> None
 @pytest.mark.parametrize(
     ("change", "says"),
     [
-        ({"n_head": 0}, "n_head is 0"), ({"n_embd": "768"}, "n_embd is '768'"), ({"n_head": 13}, "is not whole"),
+        ({"n_head": 0}, "n_head is 0"),
+        ({"n_embd": "768"}, "n_embd is '768'"),
+        ({"n_head": 13}, "is not whole"),
         ({"head_dim": 10}, "head_dim 10 is ignored by transformers"),
         ({"architectures": ["GPT2ForTokenClassification"]}, "reads"),
-        ({"architectures": 5}, "write a list of class names"), ({"model_type": "gpt3"}, "did you mean gpt2"),
-        ({"scale_attn_by_inverse_layer_idx": True}, "not one manyheads builds"), ({"n_layer": None}, "lacks n_layer"),
+        ({"architectures": 5}, "write a list of class names"),
+        ({"model_type": "gpt3"}, "did you mean gpt2"),
+        ({"scale_attn_by_inverse_layer_idx": True}, "not one manyheads builds"),
+        ({"n_layer": None}, "lacks n_layer"),
         ({"activation_function": "quick_gelu"}, "not one manyheads builds"),
         ({"layer_norm_epsilon": "x"}, "write a number"),
     ],
-)  # fmt: skip
+)
 def test_a_bad_config_is_a_sentence(change: dict, says: str, tmp_path: Path) -> None:
     config = {"model_type": "gpt2", "n_embd": 768, "n_layer": 12, "n_head": 12} | change
     (tmp_path / "config.json").write_text(json.dumps(config))

@@ -19,8 +19,13 @@ ARMS = ("original", "lean", "depth_only", "split")
 
 def run(*args: str, code: int = 0, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
     """Run `manyheads ARGS` in a process of its own."""
-    done = subprocess.run([sys.executable, "-m", "manyheads", *args], capture_output=True, text=True, cwd=cwd,
-                          env=os.environ | {"COLUMNS": "80"})  # fmt: skip
+    done = subprocess.run(
+        [sys.executable, "-m", "manyheads", *args],
+        capture_output=True,
+        text=True,
+        cwd=cwd,
+        env=os.environ | {"COLUMNS": "80"},
+    )
     assert done.returncode == code, done.stderr
     return done
 
@@ -83,8 +88,13 @@ def test_report_of_nothing_is_told(tmp_path: Path) -> None:
 
 
 def test_interrupted_it_saves_and_says_how_to_go_on(tmp_path: Path) -> None:
-    process = subprocess.Popen([sys.executable, "-m", "manyheads", "demo", "--steps", "100000", "--quiet"], cwd=tmp_path,
-                               stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)  # fmt: skip
+    process = subprocess.Popen(
+        [sys.executable, "-m", "manyheads", "demo", "--steps", "100000", "--quiet"],
+        cwd=tmp_path,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
     deadline = time.monotonic() + 90
     while sum((item.status or {}).get("step") is not None for item in find(tmp_path)) < 2:
         assert time.monotonic() < deadline

@@ -40,8 +40,25 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_training_listing_and_generating(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
     pytest.importorskip("tokenizers", reason="tokenizers is in the text extra")
-    train = ("train", "small.json", "--task", "languagemodel", "--set", "task.tokens=16", "--set", "task.test_limit=8",
-             "--batch", "4", "--steps", "2", "--device", "cpu", "--quiet", "--out", "runs/small")  # fmt: skip
+    train = (
+        "train",
+        "small.json",
+        "--task",
+        "languagemodel",
+        "--set",
+        "task.tokens=16",
+        "--set",
+        "task.test_limit=8",
+        "--batch",
+        "4",
+        "--steps",
+        "2",
+        "--device",
+        "cpu",
+        "--quiet",
+        "--out",
+        "runs/small",
+    )
     assert f"parameters {BOTH}" in " ".join(said(capsys, *train, "--dry-run")[0].split())
     out, _ = said(capsys, *train)
     assert f"; parameters: {BOTH}: runs/small\n" in out
@@ -67,7 +84,10 @@ def test_originals_and_controls(place: Path, capsys: pytest.CaptureFixture[str])
     assert millions(rows["gpt2"]["non_embedding"]) in said(capsys, "zoo")[0]
     given = ("shape", "gpt2", "--depth", "6", "--heads", "24", "--controls")
     controls = json.loads(said(capsys, *given, "--json")[0])["controls"]
-    assert controls["depth_only"]["non_embedding"] == params(record.from_dict(controls["depth_only"]["arch"])).non_embedding
+    assert (
+        controls["depth_only"]["non_embedding"]
+        == params(record.from_dict(controls["depth_only"]["arch"])).non_embedding
+    )
     assert millions(controls["depth_only"]["non_embedding"]) in said(capsys, *given)[0]
 
 

@@ -50,9 +50,21 @@ def run(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp
 
 def test_a_person_gets_a_table_reasons_warnings_cost_and_what_to_run(run: Run) -> None:
     out = " ".join(run("vit_b", "--params", "0.5x", "--also", "7x16x64/1536", "--also", "7x24x32").stdout.split())
-    for text in ("86.57 M", "43.28 M (0.5x)", "40.11 M 0.46", "24 x 64", "predicted kappa", "inner / tokens is",
-                 "trains from scratch", "GPU-hours", "300 epochs of ImageNet", "depth_only", "params_matched",
-                 "split (also)", "Theory predicts no change of kappa (1.00x)"):  # fmt: skip
+    for text in (
+        "86.57 M",
+        "43.28 M (0.5x)",
+        "40.11 M 0.46",
+        "24 x 64",
+        "predicted kappa",
+        "inner / tokens is",
+        "trains from scratch",
+        "GPU-hours",
+        "300 epochs of ImageNet",
+        "depth_only",
+        "params_matched",
+        "split (also)",
+        "Theory predicts no change of kappa (1.00x)",
+    ):
         assert text in out, text
 
 
@@ -89,8 +101,17 @@ def test_the_chosen_design_is_saved_with_its_arms(run: Run, tmp_path: Path) -> N
 
 
 def test_a_configuration_with_shared_keys_is_planned(run: Run, tmp_path: Path) -> None:
-    config = {"model_type": "llama", "hidden_size": 512, "num_hidden_layers": 8, "num_attention_heads": 8, "head_dim": 64,
-              "num_key_value_heads": 2, "intermediate_size": 1536, "vocab_size": 1000, "max_position_embeddings": 2048}
+    config = {
+        "model_type": "llama",
+        "hidden_size": 512,
+        "num_hidden_layers": 8,
+        "num_attention_heads": 8,
+        "head_dim": 64,
+        "num_key_value_heads": 2,
+        "intermediate_size": 1536,
+        "vocab_size": 1000,
+        "max_position_embeddings": 2048,
+    }
     (tmp_path / "config.json").write_text(json.dumps(config))
     data = json.loads(run("config.json", "--params", "0.7x", "--kv-cache", "0.6x", "--tokens", "256", "--json").stdout)
     assert data["original"]["kv_heads"] == [2]
@@ -155,7 +176,7 @@ def test_measuring_and_drawing(run: Run, tmp_path: Path) -> None:
         (("vit_x", "--params", "0.5x"), "did you mean"),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
-)  # fmt: skip
+)
 def test_a_mistake_is_one_sentence(run: Run, args: tuple[str, ...], says: str) -> None:
     done = run(*args, code=2)
     assert says in done.stderr

@@ -144,18 +144,22 @@ def test_for_machines_and_as_a_figure(tmp_path: Path) -> None:
 
 def test_attention_between_channels_is_left_out(tmp_path: Path) -> None:
     record.save(ORIGINALS["davit"], tmp_path / "davit.json")
-    kinds = {layer["kind"] for layer in json.loads(run(str(tmp_path / "davit.json"), "--json", "--batch", "4"))["layers"]}
+    kinds = {
+        layer["kind"] for layer in json.loads(run(str(tmp_path / "davit.json"), "--json", "--batch", "4"))["layers"]
+    }
     assert kinds == {"window"}
 
 
 @pytest.mark.parametrize(
     ("args", "told"),
     [
-        (("vit_b", "--head-dim", "x"), "--head-dim x"), (("vit_b", "--head-dim", "0"), "at least 1"),
-        (("vit_b", "--batch", "0"), "--batch 0"), (("vit_bb",), "did you mean"),
+        (("vit_b", "--head-dim", "x"), "--head-dim x"),
+        (("vit_b", "--head-dim", "0"), "at least 1"),
+        (("vit_b", "--batch", "0"), "--batch 0"),
+        (("vit_bb",), "did you mean"),
         (("vit_b", "--images", "a", "--text", "b"), "both given"),
     ],
-)  # fmt: skip
+)
 def test_mistakes_are_told(args: tuple[str, ...], told: str) -> None:
     with pytest.raises(UserError, match=told):
         run(*args)

@@ -16,8 +16,13 @@ from ..report.made import quick
 
 def run(*args: str, cwd: Path, code: int = 0) -> subprocess.CompletedProcess[str]:
     """Run `manyheads ARGS` in a process of its own."""
-    done = subprocess.run([sys.executable, "-m", "manyheads", *args], capture_output=True, text=True, cwd=cwd,
-                          env=os.environ | {"COLUMNS": "80"})  # fmt: skip
+    done = subprocess.run(
+        [sys.executable, "-m", "manyheads", *args],
+        capture_output=True,
+        text=True,
+        cwd=cwd,
+        env=os.environ | {"COLUMNS": "80"},
+    )
     assert done.returncode == code, done.stderr
     return done
 

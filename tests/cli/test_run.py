@@ -1,4 +1,5 @@
-"""`manyheads run` as a person meets it: it goes on where it was, hides no failure, and says beforehand what it takes."""
+"""`manyheads run` as a person meets it: it goes on where it was, hides no failure, and says beforehand what it
+takes."""
 
 from __future__ import annotations
 
@@ -157,7 +158,7 @@ def test_list_prints_a_command_for_every_run_that_is_left(tmp_path: Path, toys: 
         (["toy", "--executor", "slurm", "--slurm", "gpu"], "write NAME=VALUE"),
         (["toy", "--dry-run", "--tflops", "0"], "write a number above 0"),
     ],
-)  # fmt: skip
+)
 def test_a_mistake_is_one_sentence_and_writes_nothing(tmp_path: Path, toys: None, args: list[str], told: str) -> None:
     with pytest.raises(UserError, match=told):
         call(*args, "--out", str(tmp_path / "runs"))

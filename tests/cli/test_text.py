@@ -37,7 +37,9 @@ def call(*words: object) -> str:
 def stories(tmp_path: Path) -> Path:
     """A file of short documents."""
     path = tmp_path / "stories.txt"
-    path.write_text("\n<|endoftext|>\n".join(f"Tom has {i} red balls. He is happy." for i in range(60)), encoding="utf-8")
+    path.write_text(
+        "\n<|endoftext|>\n".join(f"Tom has {i} red balls. He is happy." for i in range(60)), encoding="utf-8"
+    )
     return path
 
 
@@ -82,10 +84,13 @@ def test_a_tokenizer_of_ones_own_is_trained_once_and_used_for_both_splits(storie
 
 def test_wrong_words_are_told(stories: Path, tmp_path: Path) -> None:
     for words, told in [
-        (["--tokenizer", "bytes", "--learn", "bpe:300"], "either --tokenizer NAME or --learn"), ([], "either --tokenizer"),
-        (["--tokenizer", "bytes", "--split", "test"], "write train or valid"), (["--learn", "bpe"], "bpe:SIZE"),
-        (["--tokenizer", "bytes"], "does not say where a document ends"), (["--tokenizer", "gpt3"], "did you mean gpt2"),
-    ]:  # fmt: skip
+        (["--tokenizer", "bytes", "--learn", "bpe:300"], "either --tokenizer NAME or --learn"),
+        ([], "either --tokenizer"),
+        (["--tokenizer", "bytes", "--split", "test"], "write train or valid"),
+        (["--learn", "bpe"], "bpe:SIZE"),
+        (["--tokenizer", "bytes"], "does not say where a document ends"),
+        (["--tokenizer", "gpt3"], "did you mean gpt2"),
+    ]:
         with pytest.raises(UserError, match=told):
             call("tokenize", stories, "--out", tmp_path / "x", *words)
 
@@ -110,11 +115,14 @@ def test_what_cannot_be_generated_is_told(run: Path, tmp_path: Path) -> None:
     save(build(crammed_bert(16, 1, 2, 8, 24, vocab=2048, tokens=16), seed=0), tmp_path / "bert")
     save(build(gpt2(16, 1, 2, 8, 24, vocab=90, tokens=16, positions=16), seed=0), tmp_path / "small")
     for words, told in [
-        ([f"run:{tmp_path}"], "holds no trained model"), ([tmp_path / "bert", "--tokenizer", "stories"], "writes no text"),
-        ([run / "model"], "does not say which tokenizer"), ([f"run:{run}", "--tokenizer", "bytes"], "is not the one of"),
+        ([f"run:{tmp_path}"], "holds no trained model"),
+        ([tmp_path / "bert", "--tokenizer", "stories"], "writes no text"),
+        ([run / "model"], "does not say which tokenizer"),
+        ([f"run:{run}", "--tokenizer", "bytes"], "is not the one of"),
         ([tmp_path / "small", "--tokenizer", "bytes"], "has 261 ids and the model's vocabulary is 90"),
         ([f"run:{run}", "--prompt", "word " * 50], "tokens and the model looks at 32"),
-        ([f"run:{run}", "--samples", 0], "write 1 or more"), ([f"run:{run}", "--top-p", 2], "top_p 2"),
-    ]:  # fmt: skip
+        ([f"run:{run}", "--samples", 0], "write 1 or more"),
+        ([f"run:{run}", "--top-p", 2], "top_p 2"),
+    ]:
         with pytest.raises(UserError, match=told):
             call("generate", *words, "--device", "cpu")

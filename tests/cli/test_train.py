@@ -39,17 +39,33 @@ def test_the_last_line_is_the_score_and_the_folder(tmp_path: Path) -> None:
 
 
 def test_a_recipe_and_a_task_come_from_files(tmp_path: Path) -> None:
-    (tmp_path / "recipe.json").write_text(json.dumps({"batch": 4, "basis": {"kind": "samples", "amount": 16}, "lr": 0.01}))
+    (tmp_path / "recipe.json").write_text(
+        json.dumps({"batch": 4, "basis": {"kind": "samples", "amount": 16}, "lr": 0.01})
+    )
     (tmp_path / "task.json").write_text(json.dumps({"is": "Images", "limit": 32, "test_limit": 32}))
-    run("demo:split", "--recipe", "recipe.json", "--task", "task.json", "--lr", "0.002", "--device", "cpu", cwd=tmp_path)
+    run(
+        "demo:split", "--recipe", "recipe.json", "--task", "task.json", "--lr", "0.002", "--device", "cpu", cwd=tmp_path
+    )
     made = Run.open(tmp_path / "runs" / "demo_split-s0")
     assert made.result is not None
     assert (made.result["steps"], made.spec.recipe["lr"], made.spec.task["limit"]) == (4, 0.002, 32)
 
 
 def test_a_model_of_another_size_is_built_for_the_images(tmp_path: Path) -> None:
-    done = run("vit_ti", "--data", "fashion_mnist", "--set", "task.size=32", *SMALL[:-2], "--steps", "1", "--device", "cpu",
-               "--quiet", cwd=tmp_path)  # fmt: skip
+    done = run(
+        "vit_ti",
+        "--data",
+        "fashion_mnist",
+        "--set",
+        "task.size=32",
+        *SMALL[:-2],
+        "--steps",
+        "1",
+        "--device",
+        "cpu",
+        "--quiet",
+        cwd=tmp_path,
+    )
     assert "built for 32 px, 1 channels and 10 classes" in done.stderr
 
 
@@ -74,7 +90,11 @@ def test_a_model_of_another_size_is_built_for_the_images(tmp_path: Path) -> None
     ],
 )
 def test_mistakes_are_one_sentence(
-    args: tuple[str, ...], told: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    args: tuple[str, ...],
+    told: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.chdir(tmp_path)
     with pytest.raises(SystemExit) as left:
@@ -102,8 +122,19 @@ def test_a_dry_run_writes_nothing(tmp_path: Path) -> None:
 
 
 def test_sigterm_saves_and_the_same_command_goes_on(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "manyheads", "train", "demo:lean", *SMALL[2:], "--set", "recipe.checkpoint_every=5",
-               "--quiet", "--out", "mine"]  # fmt: skip
+    command = [
+        sys.executable,
+        "-m",
+        "manyheads",
+        "train",
+        "demo:lean",
+        *SMALL[2:],
+        "--set",
+        "recipe.checkpoint_every=5",
+        "--quiet",
+        "--out",
+        "mine",
+    ]
     process = subprocess.Popen([*command, "--steps", "100000"], cwd=tmp_path, stderr=subprocess.PIPE, text=True)
     deadline = time.monotonic() + 60
     while not list(tmp_path.glob("mine/checkpoint/*")):
@@ -120,10 +151,25 @@ def test_under_torchrun_two_processes_train_one_run(tmp_path: Path) -> None:
     args = ["demo:lean", *SMALL, "--out"]
     run(*args, "one", cwd=tmp_path)
     done = subprocess.run(
-        [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node=2", "--master-port=0", "--rdzv-backend=c10d",
-         "--rdzv-endpoint=localhost:0", "-m", "manyheads", "train", *args, "two"],
-        cwd=tmp_path, capture_output=True, text=True, env=os.environ | {"OMP_NUM_THREADS": "1"},
-    )  # fmt: skip
+        [
+            sys.executable,
+            "-m",
+            "torch.distributed.run",
+            "--nproc-per-node=2",
+            "--master-port=0",
+            "--rdzv-backend=c10d",
+            "--rdzv-endpoint=localhost:0",
+            "-m",
+            "manyheads",
+            "train",
+            *args,
+            "two",
+        ],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        env=os.environ | {"OMP_NUM_THREADS": "1"},
+    )
     assert done.returncode == 0, done.stderr
     assert done.stdout.count("top1") == 1  # one process speaks
     one, two = (Run.open(tmp_path / name).metrics.read() for name in ("one", "two"))

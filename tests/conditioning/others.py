@@ -64,24 +64,38 @@ def _tnt() -> Case:
 def _volo() -> Case:
     from timm.models.volo import VOLO
 
-    model = VOLO(layers=(1, 1, 2, 1), img_size=64, patch_size=8, stem_hidden_dim=8, embed_dims=(16, 32, 32, 32),
-                 num_heads=(2, 2, 2, 2), mlp_ratio=(2, 2, 2, 2), downsamples=(True, False, False, False), num_classes=5,
-                 outlook_attention=(True, False, False, False), post_layers=("ca", "ca"), use_mix_token=False)  # fmt: skip
+    model = VOLO(
+        layers=(1, 1, 2, 1),
+        img_size=64,
+        patch_size=8,
+        stem_hidden_dim=8,
+        embed_dims=(16, 32, 32, 32),
+        num_heads=(2, 2, 2, 2),
+        mlp_ratio=(2, 2, 2, 2),
+        downsamples=(True, False, False, False),
+        num_classes=5,
+        outlook_attention=(True, False, False, False),
+        post_layers=("ca", "ca"),
+        use_mix_token=False,
+    )
     return model, images(64), {"outlook": 1, "softmax": 4}
 
 
 def _davit() -> Case:
     from timm.models.davit import DaVit
 
-    model = DaVit(depths=(1, 1, 2, 1), embed_dims=(16, 24, 32, 40), num_heads=(2, 2, 2, 2), window_size=4, num_classes=5)
+    model = DaVit(
+        depths=(1, 1, 2, 1), embed_dims=(16, 24, 32, 40), num_heads=(2, 2, 2, 2), window_size=4, num_classes=5
+    )
     return model, images(64), {"window": 5, "channel": 5}
 
 
 def _swin() -> Case:
     from timm.models.swin_transformer import SwinTransformer
 
-    model = SwinTransformer(img_size=32, patch_size=4, window_size=4, embed_dim=16, depths=(2, 1), num_heads=(2, 2),
-                            num_classes=5)  # fmt: skip
+    model = SwinTransformer(
+        img_size=32, patch_size=4, window_size=4, embed_dim=16, depths=(2, 1), num_heads=(2, 2), num_classes=5
+    )
     return model, images(32), {"window": 3}
 
 
@@ -113,8 +127,9 @@ def _hf_vit() -> Case:
 def _torchvision() -> Case:
     from torchvision.models.vision_transformer import VisionTransformer
 
-    model = VisionTransformer(image_size=32, patch_size=8, num_layers=2, num_heads=2, hidden_dim=32, mlp_dim=64,
-                              num_classes=5)  # fmt: skip
+    model = VisionTransformer(
+        image_size=32, patch_size=8, num_layers=2, num_heads=2, hidden_dim=32, mlp_dim=64, num_classes=5
+    )
     return model, images(32), {"softmax": 2}
 
 
@@ -129,6 +144,7 @@ def _encoder(batch_first: bool, **settings: Any) -> Callable[[], Case]:
     return make
 
 
+# fmt: off
 CASES: Mapping[str, Callable[[], Case]] = {
     "timm ViT": _vit, "timm DeiT": _deit, "timm XCiT": _xcit, "timm TNT": _tnt, "timm VOLO": _volo, "timm DaViT": _davit,
     "timm EVA": _eva, "timm EVA, separate": lambda: _eva(qkv_fused=False, scale_attn_inner=True), "timm Swin": _swin,
@@ -143,7 +159,8 @@ CASES: Mapping[str, Callable[[], Case]] = {
     "nn.TransformerEncoder": _encoder(True),
     "nn.TransformerEncoder, tokens first": _encoder(False),
     "nn.TransformerEncoder, norm first": _encoder(True, norm_first=True),
-}  # fmt: skip
+}
+# fmt: on
 
 
 def make(name: str) -> Case:

@@ -119,7 +119,9 @@ def test_the_jacobian_of_an_attention(name: str) -> None:
     assert found.sigma_min >= values[-1].item() * (1 - 1e-3)
 
 
-@pytest.mark.parametrize("name", ["timm ViT", "timm XCiT", "transformers BERT", "transformers Llama", "torchvision ViT"])
+@pytest.mark.parametrize(
+    "name", ["timm ViT", "timm XCiT", "transformers BERT", "transformers Llama", "torchvision ViT"]
+)
 def test_the_jacobian_is_found_in_other_libraries(name: str) -> None:
     model, batch, _ = make(name)
     for site in probe(model, batch, jacobian=True):

@@ -57,8 +57,10 @@ def test_a_reading_is_lines_for_a_file_and_scalars_for_a_tracker() -> None:
     lines = [json.loads(json.dumps(record, allow_nan=False)) for record in reading.records()]
     assert [(line["step"], line["name"]) for line in lines] == [(7, site.name) for site in reading.sites]
     found = summary(reading.sites)["softmax"]
-    assert reading.scalars() == {"log_kappa/softmax": found.mean_log_kappa,
-                                 "centred_log_kappa/softmax": found.mean_centred_log_kappa}  # fmt: skip
+    assert reading.scalars() == {
+        "log_kappa/softmax": found.mean_log_kappa,
+        "centred_log_kappa/softmax": found.mean_centred_log_kappa,
+    }
 
 
 def test_never_is_no_interval() -> None:

@@ -26,8 +26,11 @@ def heads_of(model: nn.Module, batch: Any) -> list[Tensor]:
     """What an output projection is given, by hooks of this test's own."""
     found: list[Tensor] = []
     places = find(model)
-    handles = [place.output.register_forward_pre_hook(lambda module, args: found.append(args[0].detach()))
-               for place in places if place.tap.kind != "class"]  # fmt: skip
+    handles = [
+        place.output.register_forward_pre_hook(lambda module, args: found.append(args[0].detach()))
+        for place in places
+        if place.tap.kind != "class"
+    ]
     with torch.no_grad():
         _ = model(**batch) if isinstance(batch, dict) else model(*batch)
     for handle in handles:
@@ -38,17 +41,25 @@ def heads_of(model: nn.Module, batch: Any) -> list[Tensor]:
 def state(model: nn.Module) -> dict[str, Any]:
     """Everything about a model that the probe could move."""
     return {
-        "parameters": {name: (id(p), p.dtype, p.requires_grad, p.detach().clone()) for name, p in model.named_parameters()},
+        "parameters": {
+            name: (id(p), p.dtype, p.requires_grad, p.detach().clone()) for name, p in model.named_parameters()
+        },
         "gradients": {name: None if p.grad is None else p.grad.clone() for name, p in model.named_parameters()},
         "buffers": {name: (id(b), b.dtype, b.clone()) for name, b in model.named_buffers()},
         "modes": [module.training for module in model.modules()],
-        "hooks": [len(module._forward_hooks) + len(module._forward_pre_hooks) + len(module._forward_pre_hooks_with_kwargs)
-                  for module in model.modules()],
+        "hooks": [
+            len(module._forward_hooks) + len(module._forward_pre_hooks) + len(module._forward_pre_hooks_with_kwargs)
+            for module in model.modules()
+        ],
         "attributes": [sorted(vars(module)) for module in model.modules()],
         "random": torch.get_rng_state(),
-        "settings": (torch.is_grad_enabled(), torch.backends.mha.get_fastpath_enabled(),
-                     torch.get_float32_matmul_precision(), torch.backends.cudnn.allow_tf32),
-    }  # fmt: skip
+        "settings": (
+            torch.is_grad_enabled(),
+            torch.backends.mha.get_fastpath_enabled(),
+            torch.get_float32_matmul_precision(),
+            torch.backends.cudnn.allow_tf32,
+        ),
+    }
 
 
 def same(a: Any, b: Any) -> bool:

@@ -23,10 +23,13 @@ def singular_values(size: int, kappa: float, shape: str) -> Tensor:
     """Singular values from 1 down to 1 / kappa; the last shape has half of them a hair from each end."""
     x = torch.linspace(0, 1, size, dtype=torch.float64)
     s = {
-        "geometric": kappa**-x, "linear": 1 - (1 - 1 / kappa) * x, "halves": torch.where(x < 0.5, 1.0, 1 / kappa),
-        "one small": torch.where(x < 1, 1.0, 1 / kappa), "one large": torch.where(x > 0, 1 / kappa, 1.0),
+        "geometric": kappa**-x,
+        "linear": 1 - (1 - 1 / kappa) * x,
+        "halves": torch.where(x < 0.5, 1.0, 1 / kappa),
+        "one small": torch.where(x < 1, 1.0, 1 / kappa),
+        "one large": torch.where(x > 0, 1 / kappa, 1.0),
         "near the edges": torch.where(x < 0.5, 1 - 1e-4, (1 + 1e-4) / kappa),
-    }[shape]  # fmt: skip
+    }[shape]
     s[0], s[-1] = 1.0, 1 / kappa
     return s
 
@@ -35,7 +38,8 @@ def made(tokens: int, inner: int, kappa: float, shape: str, batch: int = 2, seed
     """Matrices with these singular values and random singular vectors."""
     draw, size = torch.Generator().manual_seed(seed), min(tokens, inner)
     u, v = (
-        torch.linalg.qr(torch.randn(batch, rows, size, generator=draw, dtype=torch.float64)).Q for rows in (tokens, inner)
+        torch.linalg.qr(torch.randn(batch, rows, size, generator=draw, dtype=torch.float64)).Q
+        for rows in (tokens, inner)
     )
     return (u * singular_values(size, kappa, shape)) @ v.mT
 

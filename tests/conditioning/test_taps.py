@@ -40,8 +40,14 @@ def test_every_attention_of_ours_is_seen(name: str) -> None:
     outer = [site for site in sites if site.kind != "pixel"]
     assert [(site.heads, site.head_dim) for site in outer] == [(op.heads, op.head_dim) for op in stated]
     assert len(sites) - len(outer) == nested
-    kinds = {"Softmax": "softmax", "CrossCovariance": "cross-covariance", "Outlook": "outlook", "Window": "window",
-             "Channel": "channel", "Nystrom": "nystrom"}  # fmt: skip
+    kinds = {
+        "Softmax": "softmax",
+        "CrossCovariance": "cross-covariance",
+        "Outlook": "outlook",
+        "Window": "window",
+        "Channel": "channel",
+        "Nystrom": "nystrom",
+    }
     assert [site.kind for site in outer] == [kinds[type(op.mix).__name__] for op in stated]
 
 
@@ -127,7 +133,9 @@ def test_taps_name_what_the_table_does_not_know() -> None:
     model.forward = lambda x: model["layers"][1](model["layers"][0](x))
     sites = probe(model, torch.randn(2, 10, 16), taps={"layers.*": Tap("mixed", heads=3, kind="softmax")})
     assert [(site.name, site.layer, site.heads, site.head_dim) for site in sites] == [
-        ("layers.0", 0, 3, 8), ("layers.1", 1, 3, 8)]  # fmt: skip
+        ("layers.0", 0, 3, 8),
+        ("layers.1", 1, 3, 8),
+    ]
 
 
 @pytest.mark.parametrize(

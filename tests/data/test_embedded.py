@@ -27,7 +27,9 @@ DIGESTS = {
 
 @pytest.mark.parametrize(("split", "what"), DIGESTS)
 def test_the_embedded_bytes_are_the_official_ones(split: str, what: str) -> None:
-    array = read_idx(EMBEDDED / f"{split}-{what}-idx{3 if what == 'images' else 1}-ubyte.xz", 3 if what == "images" else 1)
+    array = read_idx(
+        EMBEDDED / f"{split}-{what}-idx{3 if what == 'images' else 1}-ubyte.xz", 3 if what == "images" else 1
+    )
     assert hashlib.sha256(array.tobytes()).hexdigest() == DIGESTS[split, what]
 
 

@@ -93,7 +93,9 @@ def test_all_of_fashion_mnist_reads_from_the_official_files(tmp_path: Path) -> N
     images = np.random.default_rng(0).integers(0, 256, (30, 28, 28), dtype=np.uint8)
     for split in ("train", "t10k"):
         (folder / f"{split}-images-idx3-ubyte.gz").write_bytes(gzip.compress(idx_bytes(images)))
-        (folder / f"{split}-labels-idx1-ubyte.gz").write_bytes(gzip.compress(idx_bytes(np.arange(30, dtype=np.uint8) % 10)))
+        (folder / f"{split}-labels-idx1-ubyte.gz").write_bytes(
+            gzip.compress(idx_bytes(np.arange(30, dtype=np.uint8) % 10))
+        )
     train, _ = fashion.whole(tmp_path)
     assert np.array_equal(train.images[:, 0], images)
     (folder / "t10k-labels-idx1-ubyte.gz").write_bytes(gzip.compress(idx_bytes(np.zeros(29, dtype=np.uint8))))

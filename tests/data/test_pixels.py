@@ -151,12 +151,18 @@ def test_mixing_is_drawn_as_asked() -> None:
 @pytest.mark.parametrize(
     ("fields", "told"),
     [
-        ({"crop": -1}, "Augment.crop is -1"), ({"crop": 1.5}, "whole number"), ({"mixup": "0.8"}, "Augment.mixup is '0.8'"),
-        ({"erase": 1.2}, "from 0 to 1"), ({"flip": 1}, "True or False"), ({"resized": (0.5, 1.5)}, "at most 1"),
-        ({"resized": (0.5,)}, "two numbers"), ({"crop": 4, "resized": (0.5, 1.0)}, "two kinds of crop"),
-        ({"rand": 9}, r"Rand\(\.\.\.\)"), ({"cutmix": float("nan")}, "Augment.cutmix is nan"),
+        ({"crop": -1}, "Augment.crop is -1"),
+        ({"crop": 1.5}, "whole number"),
+        ({"mixup": "0.8"}, "Augment.mixup is '0.8'"),
+        ({"erase": 1.2}, "from 0 to 1"),
+        ({"flip": 1}, "True or False"),
+        ({"resized": (0.5, 1.5)}, "at most 1"),
+        ({"resized": (0.5,)}, "two numbers"),
+        ({"crop": 4, "resized": (0.5, 1.0)}, "two kinds of crop"),
+        ({"rand": 9}, r"Rand\(\.\.\.\)"),
+        ({"cutmix": float("nan")}, "Augment.cutmix is nan"),
     ],
-)  # fmt: skip
+)
 def test_a_wrong_augmentation_is_explained(fields: dict[str, object], told: str) -> None:
     with pytest.raises(UserError, match=told):
         Augment(**fields)  # type: ignore[arg-type]

@@ -14,10 +14,29 @@ from manyheads.data.randaugment import AFFINE, BLENDS, OPS, RandAugment, amounts
 
 FILL = (0.5, 0.4, 0.3)
 COLOUR = tuple(round(255 * part) for part in FILL)
-TIMM = dict(zip(OPS, (
-    "AutoContrast", "Equalize", "Invert", "Rotate", "Posterize", "Solarize", "SolarizeAdd", "Color", "Contrast",
-    "Brightness", "Sharpness", "ShearX", "ShearY", "TranslateXRel", "TranslateYRel",
-), strict=True))  # fmt: skip
+TIMM = dict(
+    zip(
+        OPS,
+        (
+            "AutoContrast",
+            "Equalize",
+            "Invert",
+            "Rotate",
+            "Posterize",
+            "Solarize",
+            "SolarizeAdd",
+            "Color",
+            "Contrast",
+            "Brightness",
+            "Sharpness",
+            "ShearX",
+            "ShearY",
+            "TranslateXRel",
+            "TranslateYRel",
+        ),
+        strict=True,
+    )
+)
 
 
 @pytest.fixture(scope="module")
@@ -50,9 +69,11 @@ def by_pillow(name: str, picture: Image.Image, amount: float) -> Image.Image:
         case "color" | "contrast" | "brightness" | "sharpness":
             return getattr(ImageEnhance, name.capitalize())(picture).enhance(amount)
     matrix = {
-        "shear_x": (1, amount, 0, 0, 1, 0), "shear_y": (1, 0, 0, amount, 1, 0),
-        "shift_x": (1, 0, amount * side, 0, 1, 0), "shift_y": (1, 0, 0, 0, 1, amount * side),
-    }[name]  # fmt: skip
+        "shear_x": (1, amount, 0, 0, 1, 0),
+        "shear_y": (1, 0, 0, amount, 1, 0),
+        "shift_x": (1, 0, amount * side, 0, 1, 0),
+        "shift_y": (1, 0, 0, 0, 1, amount * side),
+    }[name]
     return picture.transform(picture.size, Image.Transform.AFFINE, matrix, **bilinear)
 
 

@@ -95,7 +95,9 @@ def test_prefetching_leaves_the_global_random_numbers_alone(colours: Path, worke
 
 def test_an_epoch_shows_every_picture_once_with_its_label(colours: Path, workers: int) -> None:
     source = stream(colours, replace(TERMS, augment=Augment(), batch=21))
-    images, labels = (torch.cat(parts) for parts in zip(*(source.batch(step, range(21)) for step in range(2)), strict=True))
+    images, labels = (
+        torch.cat(parts) for parts in zip(*(source.batch(step, range(21)) for step in range(2)), strict=True)
+    )
     assert np.bincount(labels).tolist() == [14, 14, 14]
     brightest = images.float().mean((2, 3)).argmax(1)  # red, green, blue
     assert torch.equal(2 - brightest, labels)

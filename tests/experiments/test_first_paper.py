@@ -1,5 +1,5 @@
-"""The first paper's experiments are what they say: every claim has one, arms differ in what they state and in nothing else,
-and what was published stands beside them."""
+"""The first paper's experiments are what they say: every claim has one, arms differ in what they state and in nothing
+else, and what was published stands beside them."""
 
 from __future__ import annotations
 
@@ -55,7 +55,8 @@ def every(experiment: Experiment) -> list[Arch]:
     return list(dict.fromkeys(arm.arch for setting in experiment.settings.values() for arm in setting.arms))
 
 
-# ----------------------------------------------------------------------------------------------------------- all of them
+# ----------------------------------------------------------------------------------------------------------- all of
+# them
 def test_every_claim_is_decided_by_an_experiment() -> None:
     decided = {claim for experiment in EXPERIMENTS.values() for claim in experiment.claims}
     assert decided == CLAIMS.keys()
@@ -97,7 +98,8 @@ def test_the_catalogue_makes_an_experiment_when_it_is_asked_for() -> None:
     assert "table6" not in EXPERIMENTS
 
 
-# --------------------------------------------------------------------------------------------- recipes and tasks, in JSON
+# --------------------------------------------------------------------------------------------- recipes and tasks, in
+# JSON
 PROBES = ("probe_every", "probe_samples", "probe_detail", "probe_jacobian")
 
 
@@ -109,12 +111,15 @@ def unprobed(recipe: Recipe) -> Recipe:
 @pytest.mark.parametrize(
     ("ours", "theirs"),
     [
-        (vision_parts.TABLE6, table6), (vision_parts.TABLE6_LARGE, lambda: table6("large")),
-        ("table2 small", recipes_text.stories_proper), ("table2 paper", recipes_text.stories_repository),
-        ("table1 paper", recipes_text.crammed), ("table1_glue paper", recipes_text.glue),
+        (vision_parts.TABLE6, table6),
+        (vision_parts.TABLE6_LARGE, lambda: table6("large")),
+        ("table2 small", recipes_text.stories_proper),
+        ("table2 paper", recipes_text.stories_repository),
+        ("table1 paper", recipes_text.crammed),
+        ("table1_glue paper", recipes_text.glue),
     ],
     ids=["table6", "table6 large", "table2 small", "table2 paper", "table1 paper", "table1_glue paper"],
-)  # fmt: skip
+)
 def test_recipes_are_those_of_training(ours: Any, theirs: Callable[[], Recipe]) -> None:
     if isinstance(ours, str):
         name, scale = ours.split()
@@ -148,7 +153,8 @@ def test_other_images_can_take_the_place_of_the_usual_ones() -> None:
     assert vision_parts.on(EXPERIMENTS["fig2"], {"cifar10_q5": "cifar10"}).setting("small").task["data"] == "cifar10"
 
 
-# ------------------------------------------------------------------------------------------------------ Tables 4, 5, Fig 1
+# ------------------------------------------------------------------------------------------------------ Tables 4, 5,
+# Fig 1
 @pytest.mark.parametrize("key", pairs.BASE + pairs.LARGE)
 def test_at_paper_scale_a_pair_is_the_audited_one(key: str) -> None:
     table = "table4" if key in pairs.BASE else "table5"
@@ -165,8 +171,11 @@ def test_a_twin_keeps_stages_attention_ratios_and_policy(key: str, scale: str) -
         assert [_kinds(stage) for stage in one.stages] == [_kinds(stage) for stage in other.stages]
         assert [type(stage.enter) for stage in one.stages] == [type(stage.enter) for stage in other.stages]
     assert policy_of(twin.original, twin.lean) == audited.policy
-    ratios = [[after / before for before, after in zip(what(one.original), what(one.lean), strict=True)]
-              for what in (depths, heads, mlp_dims) for one in (audited, twin)]  # fmt: skip
+    ratios = [
+        [after / before for before, after in zip(what(one.original), what(one.lean), strict=True)]
+        for what in (depths, heads, mlp_dims)
+        for one in (audited, twin)
+    ]
     for wanted, found in (ratios[:2], ratios[2:4], ratios[4:]):
         assert found == pytest.approx(wanted, abs=0.26 if scale == "smoke" else 0.13)  # whole layers, whole heads
 
@@ -177,9 +186,15 @@ def _kinds(stage: Any) -> list[str]:
 
 @pytest.mark.parametrize(
     ("family", "smallest"),
-    [("vit_b", "vit_ti"), ("deit_b", "deit_ti"), ("xcit_m", "xcit_s12"), ("tnt_b", "tnt_s"), ("volo_d3", "volo_d1"),
-     ("davit_b", "davit_t")],
-)  # fmt: skip
+    [
+        ("vit_b", "vit_ti"),
+        ("deit_b", "deit_ti"),
+        ("xcit_m", "xcit_s12"),
+        ("tnt_b", "tnt_s"),
+        ("volo_d3", "volo_d1"),
+        ("davit_b", "davit_t"),
+    ],
+)
 def test_at_small_scale_an_original_is_the_familys_smallest(family: str, smallest: str) -> None:
     ours, theirs = pairs.pair(family, "small").original, zoo.get(smallest)
     assert shape(ours) == shape(theirs)
@@ -199,7 +214,8 @@ def test_figure_1_has_the_runs_of_both_tables_and_no_others(scale: str) -> None:
     assert {spec.id for spec in specs(EXPERIMENTS["fig1"], scale)} == both
 
 
-# ------------------------------------------------------------------------------------------------------------ section 4.1
+# ------------------------------------------------------------------------------------------------------------ section
+# 4.1
 @pytest.mark.parametrize("scale", SCALES)
 def test_arms_of_figures_2_and_3_differ_in_heads_and_depth_alone(scale: str) -> None:
     base = vision_parts.TWIN[scale]
@@ -234,13 +250,17 @@ def test_configurations_of_figure_5_are_smaller_than_the_original() -> None:
         assert params(made["L6_h24_m4"]).total < params(made["L12_h12"]).total
 
 
-# --------------------------------------------------------------------------------------------------- language, long range
+# --------------------------------------------------------------------------------------------------- language, long
+# range
 def test_crammed_bert_has_the_four_designs_and_lean_has_the_parameters_of_depth_alone() -> None:
     made = archs("table1", "paper")
     assert {name: tuple(number[0] for number in shape(arch)[:3]) for name, arch in made.items()} == {
-        "original": (16, 12, 64), "lean": (10, 24, 32), "fixed": (10, 24, 64), "depth_only": (10, 12, 64),
+        "original": (16, 12, 64),
+        "lean": (10, 24, 32),
+        "fixed": (10, 24, 64),
+        "depth_only": (10, 12, 64),
         "heads_only": (16, 24, 32),
-    }  # fmt: skip
+    }
     assert params(made["lean"]).total == params(made["depth_only"]).total == 84_182_017
     for scale in SCALES:
         assert set(EXPERIMENTS["table1"].setting(scale).recipes) == {"tokens", "seconds"}
@@ -272,8 +292,15 @@ def test_the_figures_have_all_points(name: str) -> None:
 
 def test_the_published_counts_of_the_figures() -> None:
     assert [params(arch).total for arch in archs("fig8", "paper").values()] == [
-        209_942, 243_234, 276_526, 309_818, 176_400, 193_046, 209_692, 226_338,
-    ]  # fmt: skip
+        209_942,
+        243_234,
+        276_526,
+        309_818,
+        176_400,
+        193_046,
+        209_692,
+        226_338,
+    ]
 
 
 # ---------------------------------------------------------------------------------------------- the ones nobody had run
@@ -281,8 +308,15 @@ def test_the_published_counts_of_the_figures() -> None:
 def test_controls_have_all_controls_on_three_bases(scale: str) -> None:
     setting = EXPERIMENTS["controls"].setting(scale)
     assert [arm.name for arm in setting.arms] == [
-        "original", "lean", "depth_only", "heads_only", "split", "wide_heads", "mlp_matched", "params_matched",
-    ]  # fmt: skip
+        "original",
+        "lean",
+        "depth_only",
+        "heads_only",
+        "split",
+        "wide_heads",
+        "mlp_matched",
+        "params_matched",
+    ]
     assert list(setting.recipes) == ["steps", "flops", "seconds"]
     kinds = [recipe["basis"]["kind"] for recipe in setting.recipes.values()]
     assert kinds[1:] == ["flops", "seconds"]
@@ -296,7 +330,9 @@ def test_a_flop_budget_is_what_the_original_needs_for_its_steps() -> None:
 
     setting = EXPERIMENTS["controls"].setting("small")
     recipe = Recipe.from_dict(dict(setting.recipes["flops"]))
-    steps = {arm.name: budget(recipe, arm.arch, unit="images", per_sample=1, samples=50_000).steps for arm in setting.arms}
+    steps = {
+        arm.name: budget(recipe, arm.arch, unit="images", per_sample=1, samples=50_000).steps for arm in setting.arms
+    }
     assert steps["original"] == pytest.approx(setting.recipes["steps"]["basis"]["amount"], rel=0.01)
     assert steps["lean"] > 1.9 * steps["original"]  # type: ignore[operator]
 
@@ -316,7 +352,9 @@ def test_arms_of_lr_differ_in_their_rate_alone() -> None:
 def test_policies_are_compared_at_equal_depth(scale: str) -> None:
     made = archs("policy", scale)
     for name in ("xcit", "tnt", "volo", "davit"):
-        split, fixed, matched, bare = (made[f"{name}_{role}"] for role in ("split", "fixed", "fixed_matched", "depth_only"))
+        split, fixed, matched, bare = (
+            made[f"{name}_{role}"] for role in ("split", "fixed", "fixed_matched", "depth_only")
+        )
         assert depths(split) == depths(fixed) == depths(matched) == depths(bare)
         assert heads(split) == heads(fixed) == heads(matched) != heads(bare)
         assert head_dims(fixed) == head_dims(matched) == head_dims(bare) != head_dims(split)

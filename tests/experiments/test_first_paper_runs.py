@@ -1,4 +1,5 @@
-"""One smoke run of every kind of task is trained or measured; what is finished under one name is finished under another."""
+"""One smoke run of every kind of task is trained or measured; what is finished under one name is finished under
+another."""
 
 from __future__ import annotations
 
@@ -32,6 +33,7 @@ from manyheads.train.loop import train
 from tests.tasks.glue_files import write
 
 # experiment and arm for every kind of task
+# fmt: off
 KINDS = {
     "Images": ("table4", "tnt_b_lean"), "LanguageModel": ("table2", "lean"), "MaskedLanguage": ("table1", "lean"),
     "ListOps": ("table3", "listops_L1_h4"), "ByteText": ("table3", "text_L1_h4"),
@@ -40,7 +42,8 @@ KINDS = {
     "Speed": ("latency", "vit_b_lean"), "Footprint": ("memory", "gpt2_lean_bf16"),
     "WrittenDown": ("constructions", "half"), "NearestNeighbor": ("rank_fig1", "L1_d2_half"),
     "Regression": ("rank_regression", "h8"),
-}  # fmt: skip
+}
+# fmt: on
 SMOKE = [name for name in (*(experiment.name for experiment in RANK), *FIRST) if name != "table1_glue"]
 
 
@@ -99,9 +102,12 @@ def test_the_probe_looks_closer_where_an_experiment_asks(tmp_path: Path) -> None
     assert 0 < last["head_correlation"] < 1
 
 
-# ------------------------------------------------------------------------------------------------------------ measurements
+# ------------------------------------------------------------------------------------------------------------
+# measurements
 def test_drawn_heads_are_conditioned_as_the_formula_says_and_attention_is_not(tmp_path: Path) -> None:
-    found = {arm: trained(tmp_path, one("theorem", f"{arm}_h96"))["score"] for arm in ("normal", "attention", "formula")}
+    found = {
+        arm: trained(tmp_path, one("theorem", f"{arm}_h96"))["score"] for arm in ("normal", "attention", "formula")
+    }
     assert found["normal"]["kappa"] == pytest.approx(found["normal"]["predicted"], rel=0.02)
     assert found["normal"]["kappa"] < found["formula"]["kappa"] < 1.1 * found["normal"]["kappa"]
     assert found["attention"]["kappa"] > 5 * found["formula"]["kappa"]
@@ -118,7 +124,9 @@ def test_a_measurement_is_the_same_twice_and_another_with_another_seed(tmp_path:
 
 
 def test_low_rank_heads_fail_where_full_rank_ones_do_not(tmp_path: Path) -> None:
-    found = {arm: trained(tmp_path, one("constructions", arm))["score"]["loss"] for arm in ("exact_N256", "full", "half")}
+    found = {
+        arm: trained(tmp_path, one("constructions", arm))["score"]["loss"] for arm in ("exact_N256", "full", "half")
+    }
     assert found["exact_N256"] == 0
     assert found["full"] < 0.02
     assert found["half"] > 0.4
@@ -147,13 +155,18 @@ def test_a_measurement_has_no_batches_and_refuses_what_it_cannot_measure() -> No
             from_dict({"is": name}).check(vit)
     with pytest.raises(UserError, match="gives 3 tokens"):
         from_dict({"is": "WrittenDown"}).check(nearest_neighbor(4, 1, 1, 4, 4, tokens=5))
-    for fields in ({"is": "HeadsKappa", "entries": "cauchy"}, {"is": "WrittenDown", "network": "deep"},
-                   {"is": "Footprint", "precision": "fp8"}, {"is": "Speed", "batch": 0}):  # fmt: skip
+    for fields in (
+        {"is": "HeadsKappa", "entries": "cauchy"},
+        {"is": "WrittenDown", "network": "deep"},
+        {"is": "Footprint", "precision": "fp8"},
+        {"is": "Speed", "batch": 0},
+    ):
         with pytest.raises(UserError, match="; write"):
             from_dict(fields)
 
 
-# ------------------------------------------------------------------------------------------------- one run, several names
+# ------------------------------------------------------------------------------------------------- one run, several
+# names
 def test_what_is_finished_for_one_experiment_is_finished_for_another(tmp_path: Path) -> None:
     spec = one("theorem", "formula_h6")
     other = replace(spec, label=spec.label | {"experiment": "elsewhere"})
@@ -183,18 +196,23 @@ def test_a_run_that_has_begun_is_left_alone_and_what_a_kill_left_is_not(tmp_path
 
 
 def test_figures_share_the_runs_they_have_in_common() -> None:
-    ids = {name: {spec.id for spec in specs(EXPERIMENTS[name], "small")} for name in ("fig2", "fig3", "fig5", "controls")}
+    ids = {
+        name: {spec.id for spec in specs(EXPERIMENTS[name], "small")} for name in ("fig2", "fig3", "fig5", "controls")
+    }
     assert len(ids["fig2"] & ids["fig3"]) == 9 * 3
     assert len(ids["fig5"] & ids["fig3"]) >= 3
     table4 = {spec.id for spec in specs(EXPERIMENTS["table4"], "small")}
     assert len(ids["controls"] & table4) == 2 * 3  # original and lean, on equal steps
 
 
-# -------------------------------------------------------------------------------------------------------------- fine-tuning
+# --------------------------------------------------------------------------------------------------------------
+# fine-tuning
 def test_fine_tuning_starts_from_what_pretraining_came_to(tmp_path: Path) -> None:
     toy = TABLE1.setting("smoke")
-    short = {"tokens": {**toy.recipes["tokens"], "basis": {"kind": "steps", "amount": 2}, "probe_every": 0},
-             "seconds": toy.recipes["seconds"]}  # fmt: skip
+    short = {
+        "tokens": {**toy.recipes["tokens"], "basis": {"kind": "steps", "amount": 2}, "probe_every": 0},
+        "seconds": toy.recipes["seconds"],
+    }
     two = replace(toy, arms=toy.arms[:2], recipes=short)
     pretraining = replace(TABLE1, settings={"smoke": two}, comparisons=(), printed={})
     task = {"is": "Glue", "tokenizer": "stories", "tokens": 32, "weights": "0" * 64}
@@ -215,7 +233,8 @@ def test_fine_tuning_starts_from_what_pretraining_came_to(tmp_path: Path) -> Non
     assert TABLE1_GLUE.setting("small").task["weights"] == "0" * 64  # unknown until then
 
 
-# ---------------------------------------------------------------------------------------- trends, and the best of several
+# ---------------------------------------------------------------------------------------- trends, and the best of
+# several
 def test_a_trend_is_the_mean_rank_correlation_over_seeds() -> None:
     x = {f"a{i}": {seed: float(i) for seed in range(3)} for i in range(6)}
     y = {f"a{i}": {seed: (i + 0.1 * seed) ** 2 for seed in range(3)} for i in range(6)}
@@ -234,7 +253,9 @@ def test_a_trend_that_only_one_seed_shows_is_within_noise() -> None:
     y = {f"a{i}": {seed: float(order[seed][i]) for seed in order} for i in range(5)}
     found = trend(x, y)
     pair = EXPERIMENTS["correlation"].comparisons[0]
-    verdict = judge(replace(pair, expect="more", margin=0.0), found, metric="rank correlation", better="up", scale="small")
+    verdict = judge(
+        replace(pair, expect="more", margin=0.0), found, metric="rank correlation", better="up", scale="small"
+    )
     assert verdict.word == "within noise"
 
 

@@ -71,9 +71,15 @@ def test_a_row_of_the_figure_has_equal_parameters_and_a_column_equal_rank(scale:
 
 def test_the_laptop_grid_is_the_one_of_the_notes() -> None:
     assert {name: shape(arch) for name, arch in archs(FIG1, "laptop").items()} == {
-        "L1_d2_full": (1, 1, 16), "L1_d2_half": (1, 2, 8), "L1_d2_quarter": (1, 4, 4), "L1_d2_r1": (1, 16, 1),
-        "L1_d2.5_full": (1, 4, 16), "L1_d2.5_half": (1, 8, 8), "L1_d2.5_quarter": (1, 16, 4), "L1_d2.5_r1": (1, 64, 1),
-    }  # fmt: skip
+        "L1_d2_full": (1, 1, 16),
+        "L1_d2_half": (1, 2, 8),
+        "L1_d2_quarter": (1, 4, 4),
+        "L1_d2_r1": (1, 16, 1),
+        "L1_d2.5_full": (1, 4, 16),
+        "L1_d2.5_half": (1, 8, 8),
+        "L1_d2.5_quarter": (1, 16, 4),
+        "L1_d2.5_r1": (1, 64, 1),
+    }
     assert len(specs(FIG1, "laptop")) == 24
     assert len(specs(FIG1, "small")) == 48
     assert shape(archs(FIG1, "paper")["L5_d3_r1"]) == (5, 4096, 1)
@@ -133,7 +139,9 @@ def test_it_trains_and_learns(experiment: Experiment, tmp_path: Path) -> None:
 def test_rank_decides_and_heads_of_the_same_rank_help(tmp_path: Path) -> None:
     """Seed 0 of the laptop grid: full rank learns, half rank does not, four times the half-rank heads do better."""
     chosen = {spec.label["arm"]: spec for spec in specs(FIG1, "laptop")[:8]}
-    full, half, more = (trained(tmp_path, chosen[name])["score"] for name in ("L1_d2_full", "L1_d2_half", "L1_d2.5_half"))
+    full, half, more = (
+        trained(tmp_path, chosen[name])["score"] for name in ("L1_d2_full", "L1_d2_half", "L1_d2.5_half")
+    )
     assert full["loss"] < 0.12
     assert half["loss"] > 0.45
     assert more["loss"] < half["loss"] - 0.08

@@ -44,8 +44,10 @@ def test_every_claim_is_a_known_one(experiment: Experiment) -> None:
 def test_the_demo_takes_heads_and_depth_apart() -> None:
     arms = {arm.name: arm.arch for arm in DEMO.setting("smoke").arms}
     assert list(arms) == ["original", "lean", "depth_only", "split"]
-    shapes = {name: (arch.stages[0].depth, arch.stages[0].unit[0][0].op.heads, arch.stages[0].unit[0][0].op.head_dim)  # type: ignore[union-attr, index]
-              for name, arch in arms.items()}  # fmt: skip
+    shapes = {
+        name: (arch.stages[0].depth, arch.stages[0].unit[0][0].op.heads, arch.stages[0].unit[0][0].op.head_dim)  # type: ignore[union-attr, index]
+        for name, arch in arms.items()
+    }
     assert shapes == {"original": (6, 4, 16), "lean": (3, 8, 16), "depth_only": (3, 4, 16), "split": (3, 8, 8)}
     assert params(arms["split"]).total == params(arms["depth_only"]).total < params(arms["lean"]).total
     assert all(arch.stages[0].tokens < 64 for arch in arms.values())  # inner is above tokens in every arm
@@ -54,7 +56,12 @@ def test_the_demo_takes_heads_and_depth_apart() -> None:
 def test_runs_have_their_label_and_their_folder() -> None:
     planned = specs(DEMO, "smoke")
     assert len(planned) == 8
-    assert [spec.label["arm"] for spec in planned[:4]] == ["original", "lean", "depth_only", "split"]  # a seed at a time
+    assert [spec.label["arm"] for spec in planned[:4]] == [
+        "original",
+        "lean",
+        "depth_only",
+        "split",
+    ]  # a seed at a time
     assert folder(Path("runs"), planned[5]) == Path("runs/demo-smoke/lean-s1")
 
 
@@ -98,7 +105,9 @@ def test_mistakes_are_told(make: object, told: str) -> None:
 
 
 def test_records_and_pages_need_no_torch() -> None:
-    code = ("import json, sys, manyheads.experiments.registry, manyheads.experiments.verdict, manyheads.report.page;"
-            "print(json.dumps([name for name in ('torch', 'numpy') if name in sys.modules]))")  # fmt: skip
+    code = (
+        "import json, sys, manyheads.experiments.registry, manyheads.experiments.verdict, manyheads.report.page;"
+        "print(json.dumps([name for name in ('torch', 'numpy') if name in sys.modules]))"
+    )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert json.loads(done.stdout) == []

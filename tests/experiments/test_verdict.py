@@ -12,8 +12,17 @@ from manyheads.experiments.verdict import Verdict, judge
 BASE = {0: 0.800, 1: 0.802, 2: 0.798, 3: 0.801}
 
 
-def verdict(expect: str, by: float, *, noise: float = 0.0, margin: float = 0.0, scale: str = "small", seeds: int = 4,
-            better: str = "up", metric: str = "top1") -> Verdict:  # fmt: skip
+def verdict(
+    expect: str,
+    by: float,
+    *,
+    noise: float = 0.0,
+    margin: float = 0.0,
+    scale: str = "small",
+    seeds: int = 4,
+    better: str = "up",
+    metric: str = "top1",
+) -> Verdict:
     """The verdict on an arm that differs from BASE by `by`, by `noise` more or less at every second seed."""
     against = {seed: BASE[seed] for seed in range(seeds)}
     arm = {seed: value + by + (noise if seed % 2 else -noise) for seed, value in against.items()}

@@ -59,6 +59,7 @@ def flip(checkpoint: Path) -> None:
     tensors(checkpoint).write_bytes(data)
 
 
+# fmt: off
 DAMAGES: dict[str, Callable[[Path], Any]] = {
     "a flipped bit": flip,
     "cut short": lambda path: tensors(path).write_bytes(tensors(path).read_bytes()[:1000]),
@@ -72,7 +73,8 @@ DAMAGES: dict[str, Callable[[Path], Any]] = {
         (path / "note.json").read_text().replace('"step": ', '"step": "x", "steps": ')),
     "a later version's": lambda path: (path / "note.json").write_text(
         (path / "note.json").read_text().replace('"schema": 1', '"schema": 99')),
-}  # fmt: skip
+}
+# fmt: on
 
 
 @pytest.mark.parametrize("damage", DAMAGES)

@@ -11,11 +11,13 @@ from manyheads.runs import Run, RunSpec
 from tests.faults.killing import KILLED, attempt, killed_at, timed, waits
 from tests.train.tiny import spec, steps, traces
 
+# fmt: off
 RUNS = {
     "plain": spec(basis=steps(60), checkpoint_every=4, evaluate_every=7, probe_every=20),
     "noisy": spec(basis=steps(60), checkpoint_every=0.06, evaluate_every=0.25, log_every=7, ema=0.9, accumulate=2, seed=3,
                   rates={"dropout": 0.1, "attention": 0.1, "path": 0.2}),
-}  # fmt: skip
+}
+# fmt: on
 
 
 @pytest.fixture(scope="module")

@@ -38,7 +38,9 @@ def test_a_signal_saves_and_exits_and_the_rest_is_the_same(number: int, code: in
 
 
 def test_on_a_budget_of_seconds_a_stopped_run_keeps_its_trace_and_its_time(tmp_path: Path) -> None:
-    made = spec(basis={"kind": "seconds", "amount": 1.5}, checkpoint_every=0, probe_every=0, evaluate_every=0, log_every=1)
+    made = spec(
+        basis={"kind": "seconds", "amount": 1.5}, checkpoint_every=0, probe_every=0, evaluate_every=0, log_every=1
+    )
     folder = tmp_path / "run"
     process = spawn(train_alone, str(folder), made.to_dict())
     while not (folder / "metrics.jsonl").exists() or (folder / "metrics.jsonl").stat().st_size < 2000:

@@ -26,8 +26,17 @@ def trained(folder: Path, callbacks: list[Any]) -> list[dict[str, Any]]:
     from transformers import Trainer, TrainingArguments
 
     model, _, _ = make("transformers GPT-2")
-    arguments = TrainingArguments(str(folder), max_steps=4, per_device_train_batch_size=2, logging_steps=1, use_cpu=True,
-                                  report_to=[], save_strategy="no", disable_tqdm=True, seed=3)  # fmt: skip
+    arguments = TrainingArguments(
+        str(folder),
+        max_steps=4,
+        per_device_train_batch_size=2,
+        logging_steps=1,
+        use_cpu=True,
+        report_to=[],
+        save_strategy="no",
+        disable_tqdm=True,
+        seed=3,
+    )
     trainer = Trainer(model, arguments, train_dataset=sequences(), callbacks=callbacks)
     trainer.train()
     trainer.state.save_to_json(str(folder / "state.json"))
@@ -87,10 +96,19 @@ def test_lightning_logs_kappa_and_trains_the_same(tmp_path: Path) -> None:
 
     def fit(callbacks: list[Any]) -> list[float]:
         module = Module()
-        data = torch.utils.data.DataLoader(torch.randn(8, 6, 16, generator=torch.Generator().manual_seed(1)), batch_size=2)
+        data = torch.utils.data.DataLoader(
+            torch.randn(8, 6, 16, generator=torch.Generator().manual_seed(1)), batch_size=2
+        )
         torch.manual_seed(0)
-        trainer = lightning.Trainer(max_epochs=1, accelerator="cpu", logger=CSVLogger(tmp_path), callbacks=callbacks,
-                                    enable_progress_bar=False, enable_checkpointing=False, log_every_n_steps=1)  # fmt: skip
+        trainer = lightning.Trainer(
+            max_epochs=1,
+            accelerator="cpu",
+            logger=CSVLogger(tmp_path),
+            callbacks=callbacks,
+            enable_progress_bar=False,
+            enable_checkpointing=False,
+            log_every_n_steps=1,
+        )
         trainer.fit(module, data)
         return module.losses
 

@@ -24,11 +24,13 @@ lm_eval = pytest.importorskip("lm_eval", reason="lm-evaluation-harness is no dep
 door = pytest.importorskip("manyheads.interop.hf", reason="transformers is in the hf extra")
 
 ARCH = gpt2(64, 2, 4, 16, 128, vocab=2048, tokens=64, positions=64)
+# fmt: off
 CHOICES = [
     ("Once upon a", [" time", " dog", " ran"]), ("Once upon a time, there was a little", [" girl", " said", " to"]),
     ("He was very", [" happy", " the", " day"]), ("She wanted to", [" play", " was", " a"]),
     ("They played in the", [" park", " and", " said"]), ("The dog was so", [" happy", " once", " there"]),
-]  # fmt: skip
+]
+# fmt: on
 CHOICE = """
 task: stories_next_word
 dataset_path: json
@@ -82,8 +84,8 @@ def chance(model: Any, words: Vocabulary, context: str, choice: str) -> float:
 
 
 def test_the_harness_scores_what_we_score(trained: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A choice of next words, and stories gone on with in one batch of prompts of different lengths: padded in front, with
-    a cache."""
+    """A choice of next words, and stories gone on with in one batch of prompts of different lengths: padded in front,
+    with a cache."""
     from lm_eval.tasks import TaskManager
 
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
@@ -91,18 +93,25 @@ def test_the_harness_scores_what_we_score(trained: Any, tmp_path: Path, monkeypa
     words = load("stories", tmp_path)
     door.export(trained, tmp_path / "model", tokenizer=words)
     file = tmp_path / "rows.jsonl"
-    rows = [{"context": context, "choices": choices, "written": written(trained, words, context)}
-            for context, choices in CHOICES]  # fmt: skip
+    rows = [
+        {"context": context, "choices": choices, "written": written(trained, words, context)}
+        for context, choices in CHOICES
+    ]
     file.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
     tasks = tmp_path / "tasks"
     tasks.mkdir()
     for name, text in (("choice", CHOICE), ("write", WRITE)):
         (tasks / f"{name}.yaml").write_text(text.format(file=file), encoding="utf-8")
     found = lm_eval.simple_evaluate(
-        model="hf", model_args={"pretrained": str(tmp_path / "model"), "dtype": "float32"}, device="cpu", batch_size=6,
-        tasks=["stories_next_word", "stories_go_on"], bootstrap_iters=0, log_samples=True,
+        model="hf",
+        model_args={"pretrained": str(tmp_path / "model"), "dtype": "float32"},
+        device="cpu",
+        batch_size=6,
+        tasks=["stories_next_word", "stories_go_on"],
+        bootstrap_iters=0,
+        log_samples=True,
         task_manager=TaskManager(include_path=str(tasks), include_defaults=False),
-    )  # fmt: skip
+    )
     assert found["results"]["stories_go_on"]["exact_match,none"] == 1.0
     ours = [[chance(trained, words, row["context"], choice) for choice in row["choices"]] for row in rows]
     right = sum(max(row) == row[0] for row in ours) / len(ours)

@@ -16,13 +16,15 @@ from manyheads.models.build import build
 transformers = pytest.importorskip("transformers", reason="transformers is in the hf extra")
 door = pytest.importorskip("manyheads.interop.hf", reason="transformers is in the hf extra")
 
+# fmt: off
 ARCHS = {
     "gpt2": gpt2(24, 3, 3, 8, 48, vocab=61, tokens=40, positions=40),
     "tinystories": gpt2(24, 2, 3, 7, 48, vocab=61, tokens=40, positions=40, tied=False, head_bias=True, qkv_bias=False,
                         relu=True),
     "llama": llama(24, 2, 3, 8, 48, vocab=61, tokens=40, rope=Rope(10_000.0), tied=False),
     "grouped": llama(24, 2, 4, 8, 48, kv_heads=2, vocab=61, tokens=40, rope=Rope(10_000.0), tied=True, qk_norm=True),
-}  # fmt: skip
+}
+# fmt: on
 IDS = torch.tensor([[5, 6, 7, 8, 9], [1, 2, 3, 4, 5], [30, 31, 32, 33, 34]])
 PADDED = torch.tensor([[0, 0, 0, 8, 9], [1, 2, 3, 4, 5], [0, 31, 32, 33, 34]])
 REAL = torch.tensor([[0, 0, 0, 1, 1], [1, 1, 1, 1, 1], [0, 1, 1, 1, 1]])
@@ -41,8 +43,12 @@ def made(name: str) -> Any:
 @pytest.mark.parametrize("name", ARCHS)
 def test_the_same_tokens_and_logits_as_without_a_cache(name: str) -> None:
     model = made(name)
-    cached, plain = (model.generate(IDS, max_new_tokens=20, do_sample=False, use_cache=use, output_logits=True,
-                                    return_dict_in_generate=True) for use in (True, False))  # fmt: skip
+    cached, plain = (
+        model.generate(
+            IDS, max_new_tokens=20, do_sample=False, use_cache=use, output_logits=True, return_dict_in_generate=True
+        )
+        for use in (True, False)
+    )
     assert torch.equal(cached.sequences, plain.sequences)
     assert len(set(cached.sequences[:, 5:].flatten().tolist())) > 5  # something to get wrong
     torch.testing.assert_close(torch.stack(cached.logits), torch.stack(plain.logits), rtol=1e-9, atol=1e-9)
@@ -53,8 +59,10 @@ def test_the_same_tokens_and_logits_as_without_a_cache(name: str) -> None:
 @pytest.mark.parametrize("name", ARCHS)
 def test_padding_in_front_changes_nothing(name: str) -> None:
     model = made(name)
-    batch, plain = (model.generate(PADDED, attention_mask=REAL, max_new_tokens=12, do_sample=False, use_cache=use)
-                    for use in (True, False))  # fmt: skip
+    batch, plain = (
+        model.generate(PADDED, attention_mask=REAL, max_new_tokens=12, do_sample=False, use_cache=use)
+        for use in (True, False)
+    )
     assert torch.equal(batch, plain)
     for row, real, found in zip(PADDED, REAL.bool(), batch, strict=True):
         alone = model.generate(row[real][None], max_new_tokens=12, do_sample=False)

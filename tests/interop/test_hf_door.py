@@ -81,8 +81,12 @@ def test_the_language_models_loss_is_the_next_tokens() -> None:
 def test_generate_runs_and_padding_in_front_changes_nothing(name: str) -> None:
     model = door.wrap(build(ORIGINALS[name], seed=1)).eval()
     alone = model.generate(torch.tensor([[5, 6, 7]]), max_new_tokens=5, do_sample=False)
-    padded = model.generate(torch.tensor([[0, 0, 5, 6, 7], [1, 2, 3, 4, 5]]), do_sample=False, max_new_tokens=5,
-                            attention_mask=torch.tensor([[0, 0, 1, 1, 1], [1, 1, 1, 1, 1]]))  # fmt: skip
+    padded = model.generate(
+        torch.tensor([[0, 0, 5, 6, 7], [1, 2, 3, 4, 5]]),
+        do_sample=False,
+        max_new_tokens=5,
+        attention_mask=torch.tensor([[0, 0, 1, 1, 1], [1, 1, 1, 1, 1]]),
+    )
     assert torch.equal(alone[0, 3:], padded[0, 5:])
     with torch.no_grad():  # greedy decoding, by hand
         ids = torch.tensor([[5, 6, 7]])
@@ -100,9 +104,18 @@ def test_the_trainer_trains(name: str, tmp_path: Path) -> None:
     batch = given(arch)
     rows = [{key: value[i] for key, value in batch.items()} for i in (0, 1)] * 4
     settings = transformers.TrainingArguments(
-        str(tmp_path), max_steps=4, per_device_train_batch_size=4, learning_rate=1e-2, report_to=[], use_cpu=True,
-        logging_steps=1, save_strategy="no", gradient_accumulation_steps=2, remove_unused_columns=False, disable_tqdm=True,
-    )  # fmt: skip
+        str(tmp_path),
+        max_steps=4,
+        per_device_train_batch_size=4,
+        learning_rate=1e-2,
+        report_to=[],
+        use_cpu=True,
+        logging_steps=1,
+        save_strategy="no",
+        gradient_accumulation_steps=2,
+        remove_unused_columns=False,
+        disable_tqdm=True,
+    )
     trainer = transformers.Trainer(model, settings, train_dataset=rows, eval_dataset=rows)
     before = trainer.evaluate()["eval_loss"]
     trainer.train()
@@ -122,9 +135,17 @@ def test_accumulated_gradients_are_those_of_the_whole_batch(name: str, tmp_path:
         torch.manual_seed(0)
         model = auto(arch).from_config(door.ManyheadsConfig(arch=arch))
         settings = transformers.TrainingArguments(
-            str(tmp_path), max_steps=1, per_device_train_batch_size=size, gradient_accumulation_steps=parts, report_to=[],
-            use_cpu=True, logging_steps=1, save_strategy="no", remove_unused_columns=False, disable_tqdm=True,
-        )  # fmt: skip
+            str(tmp_path),
+            max_steps=1,
+            per_device_train_batch_size=size,
+            gradient_accumulation_steps=parts,
+            report_to=[],
+            use_cpu=True,
+            logging_steps=1,
+            save_strategy="no",
+            remove_unused_columns=False,
+            disable_tqdm=True,
+        )
         trainer = transformers.Trainer(model, settings, train_dataset=rows)
         trainer.train()
         told.append([trainer.state.log_history[0][key] for key in ("loss", "grad_norm")])

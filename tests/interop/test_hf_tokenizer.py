@@ -26,7 +26,9 @@ def test_ids_and_special_tokens_are_ours(tmp_path: Path) -> None:
         read = transformers.AutoTokenizer.from_pretrained(tmp_path / name)
         assert read(TEXT)["input_ids"] == words.encode([TEXT])[0]
         assert read.decode(read(TEXT)["input_ids"]) == TEXT
-        assert (read.eos_token_id, read.pad_token_id, read.mask_token_id) == tuple(map(words.role, ("end", "pad", "mask")))
+        assert (read.eos_token_id, read.pad_token_id, read.mask_token_id) == tuple(
+            map(words.role, ("end", "pad", "mask"))
+        )
         assert read.model_max_length == 32
 
 
@@ -51,5 +53,6 @@ def test_a_tokenizer_that_does_not_fit_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="has 2048 ids and the model no vocabulary"):
         door.export(vit(16, 1, 2, 8, 32, image=8, patch=4, classes=4), tmp_path / "b", tokenizer=words)
     with pytest.raises(UserError, match=r"tokenizer bytes has no tokenizer\.json"):
-        door.export(gpt2(16, 1, 2, 8, 32, vocab=300, tokens=32, positions=32), tmp_path / "c",
-                    tokenizer=load("bytes", tmp_path))  # fmt: skip
+        door.export(
+            gpt2(16, 1, 2, 8, 32, vocab=300, tokens=32, positions=32), tmp_path / "c", tokenizer=load("bytes", tmp_path)
+        )

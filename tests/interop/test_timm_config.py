@@ -44,12 +44,15 @@ def test_details_are_read_too() -> None:
 @pytest.mark.parametrize(
     ("name", "says"),
     [
-        ("vit_base_patch16_clip_224", "a norm before its blocks"), ("vit_base_patch16_siglip_224", "another pooling"),
-        ("vit_small_patch14_reg4_dinov2", "register tokens"), ("swin_tiny_patch4_window7_224", "is a SwinTransformer"),
-        ("xcit_nano_12_p16_224", "norms its class token alone"), ("vit_small_r26_s32_224", "another embedding"),
+        ("vit_base_patch16_clip_224", "a norm before its blocks"),
+        ("vit_base_patch16_siglip_224", "another pooling"),
+        ("vit_small_patch14_reg4_dinov2", "register tokens"),
+        ("swin_tiny_patch4_window7_224", "is a SwinTransformer"),
+        ("xcit_nano_12_p16_224", "norms its class token alone"),
+        ("vit_small_r26_s32_224", "another embedding"),
         ("vit_base_patch61_224", "did you mean"),
     ],
-)  # fmt: skip
+)
 def test_what_a_record_cannot_say_is_named(name: str, says: str) -> None:
     with pytest.raises(UserError, match=says):
         resolve(f"timm:{name}")

@@ -44,8 +44,17 @@ def test_an_emitted_design_is_the_design(name: str, kind: str, tmp_path: Path) -
 
 
 def test_classes_channels_image_size_and_rates_are_honoured() -> None:
-    model = timm.create_model("manyheads_vit_ti", depth=2, num_classes=10, img_size=64, in_chans=1, drop_rate=0.2,
-                              drop_path_rate=0.1, attn_drop_rate=0.3, proj_drop_rate=0.4)  # fmt: skip
+    model = timm.create_model(
+        "manyheads_vit_ti",
+        depth=2,
+        num_classes=10,
+        img_size=64,
+        in_chans=1,
+        drop_rate=0.2,
+        drop_path_rate=0.1,
+        attn_drop_rate=0.3,
+        proj_drop_rate=0.4,
+    )
     images = torch.randn(2, 1, 64, 64)
     assert model(images).shape == (2, 10)
     assert model.forward_features(images).shape == (2, 17, 192)
@@ -130,13 +139,14 @@ def test_a_record_file_and_a_name_of_ones_own(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("given", "says"),
     [
-        ({}, "needs a record"), ({"arch": ORIGINALS["gpt2"]}, "timm holds image classifiers"),
+        ({}, "needs a record"),
+        ({"arch": ORIGINALS["gpt2"]}, "timm holds image classifiers"),
         ({"arch": ORIGINALS["vit"], "global_pool": "avg"}, "pools by 'token'"),
         ({"arch": ORIGINALS["vit"], "window_size": 7}, "was given window_size"),
         ({"arch": ORIGINALS["vit"], "img_size": (32, 64)}, "square images"),
         ({"arch": ORIGINALS["vit"], "features_only": True}, "forward_features"),
     ],
-)  # fmt: skip
+)
 def test_what_cannot_be_honoured_is_refused(given: dict, says: str) -> None:
     with pytest.raises(UserError, match=says):
         timm.create_model("manyheads", **given)

@@ -12,20 +12,23 @@ _LLAMA = {"vocab": VOCAB, "tokens": TOKENS}
 
 CAUSAL: dict[str, Arch] = {
     "gpt2": gpt2(*_SIZE, vocab=VOCAB, tokens=TOKENS, positions=TOKENS),
-    "gpt2_tinystories": gpt2(*_SIZE, vocab=VOCAB, tokens=TOKENS, positions=TOKENS, tied=False, head_bias=True,
-                             qkv_bias=False, relu=True),
+    "gpt2_tinystories": gpt2(
+        *_SIZE, vocab=VOCAB, tokens=TOKENS, positions=TOKENS, tied=False, head_bias=True, qkv_bias=False, relu=True
+    ),
     "llama": llama(*_SIZE, kv_heads=2, rope=RopeLlama3(), tied=False, **_LLAMA),
     "qwen3": llama(*_SIZE, kv_heads=2, rope=Rope(), tied=True, qk_norm=True, **_LLAMA),
-}  # fmt: skip
+}
 BOTH_WAYS: dict[str, Arch] = {
     "bert": bert(*_SIZE, vocab=VOCAB, tokens=TOKENS, positions=TOKENS),
     "crammed_bert": crammed_bert(*_SIZE, vocab=VOCAB, tokens=TOKENS),
 }
+# fmt: off
 CLASSIFIERS: dict[str, Arch] = {
     "bert_classify": bert(*_SIZE, vocab=VOCAB, tokens=TOKENS, positions=TOKENS,
                           head=Classify(3, "class", None, hidden=32, act="tanh")),
     "bert_mean": bert(*_SIZE, vocab=VOCAB, tokens=TOKENS, positions=TOKENS, head=Classify(3, "mean", None)),
     "crammed_classify": crammed_bert(*_SIZE, vocab=VOCAB, tokens=TOKENS,
                                      head=Classify(3, "class", Norm(eps=1e-12), hidden=48, act="tanh")),
-}  # fmt: skip
+}
+# fmt: on
 ALL = CAUSAL | BOTH_WAYS | CLASSIFIERS

@@ -47,8 +47,9 @@ def test_zoo(name: str) -> None:
     counted(arch)
 
 
-@pytest.mark.parametrize("row", [row for row in ROWS if row.role == "lean" or row.model.name in ("ViT-L", "VOLO-d4")],
-                         ids=lambda row: row.id)
+@pytest.mark.parametrize(
+    "row", [row for row in ROWS if row.role == "lean" or row.model.name in ("ViT-L", "VOLO-d4")], ids=lambda row: row.id
+)
 def test_paper_rows(row) -> None:
     counted(likely(row).arch)
 

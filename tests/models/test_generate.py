@@ -52,7 +52,9 @@ def test_cached_and_uncached_write_the_same_text_also_beyond_the_positions(name:
     assert model.training
 
 
-@pytest.mark.parametrize("way", [{"heads": 8, "policy": "fixed"}, {"heads": 6, "kv_heads": 3}, {"heads": 6, "kv_heads": 1}])
+@pytest.mark.parametrize(
+    "way", [{"heads": 8, "policy": "fixed"}, {"heads": 6, "kv_heads": 3}, {"heads": 6, "kv_heads": 1}]
+)
 def test_the_cache_takes_the_bytes_of_the_closed_form(way: dict) -> None:
     for name in ("gpt2", "llama"):
         arch = redesign(CAUSAL[name], **way)
@@ -84,9 +86,15 @@ def test_writes_what_transformers_writes(twin: str) -> None:
     else:
         arch = llama(32, 2, 4, 8, 64, kv_heads=2, vocab=VOCAB, tokens=32, rope=Rope(), tied=False)
         config = transformers.LlamaConfig(
-            hidden_size=32, intermediate_size=64, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2,
-            max_position_embeddings=32, tie_word_embeddings=False, **common,
-        )  # fmt: skip
+            hidden_size=32,
+            intermediate_size=64,
+            num_hidden_layers=2,
+            num_attention_heads=4,
+            num_key_value_heads=2,
+            max_position_embeddings=32,
+            tie_word_embeddings=False,
+            **common,
+        )
         theirs, entries = transformers.LlamaForCausalLM(config), hf_llama.entries(arch)
     generator = torch.Generator().manual_seed(0)
     with torch.no_grad():
@@ -125,23 +133,29 @@ def test_top_k_and_top_p_keep_the_likeliest_and_draw_by_chance() -> None:
     dice = torch.Generator().manual_seed(0)
 
     def drawn(**fields: float) -> list[float]:
-        return (torch.bincount(Sampling(**{"temperature": 1.0} | fields).draw(chances.log(), dice)[:, 0], minlength=5)
-                / 20_000).tolist()
+        return (
+            torch.bincount(Sampling(**{"temperature": 1.0} | fields).draw(chances.log(), dice)[:, 0], minlength=5)
+            / 20_000
+        ).tolist()
 
     assert drawn() == pytest.approx([0.5, 0.25, 0.15, 0.06, 0.04], abs=0.012)
     assert drawn(top_k=2) == pytest.approx([2 / 3, 1 / 3, 0, 0, 0], abs=0.012)
     assert drawn(top_p=0.6) == pytest.approx([2 / 3, 1 / 3, 0, 0, 0], abs=0.012)
     assert drawn(top_p=0.01) == [1, 0, 0, 0, 0]
-    assert drawn(temperature=0.5) == pytest.approx([x / 0.3427 for x in (0.25, 0.0625, 0.0225, 0.0036, 0.0016)], abs=0.02)
+    assert drawn(temperature=0.5) == pytest.approx(
+        [x / 0.3427 for x in (0.25, 0.0625, 0.0225, 0.0036, 0.0016)], abs=0.02
+    )
     assert drawn(temperature=0) == [1, 0, 0, 0, 0]
 
 
 def test_what_cannot_be_generated_is_told() -> None:
     model = build(CAUSAL["gpt2"], seed=0)
     for given, words in [
-        ({"prompt": prompt(length=17), "new": 1}, r"\(2, 17\); .* 1 to 16"), ({"prompt": prompt()[0], "new": 1}, r"\(5,\)"),
-        ({"prompt": prompt(), "new": 0}, "0 tokens"), ({"prompt": prompt() + VOCAB, "new": 1}, "vocabulary"),
-    ]:  # fmt: skip
+        ({"prompt": prompt(length=17), "new": 1}, r"\(2, 17\); .* 1 to 16"),
+        ({"prompt": prompt()[0], "new": 1}, r"\(5,\)"),
+        ({"prompt": prompt(), "new": 0}, "0 tokens"),
+        ({"prompt": prompt() + VOCAB, "new": 1}, "vocabulary"),
+    ]:
         with pytest.raises(UserError, match=words):
             generate(model, **given)
     with pytest.raises(UserError, match="writes no text"):
@@ -156,5 +170,7 @@ def test_what_cannot_be_generated_is_told() -> None:
 def test_a_replayed_graph_writes_the_same_text(name: str) -> None:
     model = build(CAUSAL[name], seed=0).cuda()
     for sampling in (GREEDY, Sampling(seed=4)):
-        found = [generate(model, prompt().cuda(), 40, sampling=sampling, capture=capture).ids for capture in (True, False)]
+        found = [
+            generate(model, prompt().cuda(), 40, sampling=sampling, capture=capture).ids for capture in (True, False)
+        ]
         assert torch.equal(*found)

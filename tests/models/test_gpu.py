@@ -1,4 +1,5 @@
-"""Every family on a GPU: half precision close to float32, gradients finite, the stream's precision as asked, inductor."""
+"""Every family on a GPU: half precision close to float32, gradients finite, the stream's precision as asked,
+inductor."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Language models: counted, initialised as their originals, trainable in every redesign, blind to future and padding."""
+"""Language models: counted, initialised as their originals, trainable in every redesign, blind to future and
+padding."""
 
 from __future__ import annotations
 
@@ -55,9 +56,14 @@ def test_random_grouped_redesigns_are_counted_exactly(name: str) -> None:
     for _ in range(4):
         kv_heads = dice.randint(1, 4)
         arch = redesign(
-            zoo.get(name), depth=dice.randint(1, 5), heads=kv_heads * dice.randint(1, 6), kv_heads=kv_heads,
-            head_dim=2 * dice.randint(1, 40), mlp_dim=dice.randint(1, 500), tokens=dice.randint(2, 64),
-        )  # fmt: skip
+            zoo.get(name),
+            depth=dice.randint(1, 5),
+            heads=kv_heads * dice.randint(1, 6),
+            kv_heads=kv_heads,
+            head_dim=2 * dice.randint(1, 40),
+            mlp_dim=dice.randint(1, 500),
+            tokens=dice.randint(2, 64),
+        )
         assert counted(arch) == expected(arch)
 
 
@@ -81,16 +87,28 @@ def test_a_tied_head_is_one_parameter_counted_once() -> None:
 @pytest.mark.parametrize(
     ("name", "twin", "config", "entries"),
     [
-        ("gpt2", "GPT2LMHeadModel", {"n_embd": 32, "n_layer": 2, "n_head": 4, "n_inner": 64, "n_positions": TOKENS},
-         hf_gpt2.entries),
+        (
+            "gpt2",
+            "GPT2LMHeadModel",
+            {"n_embd": 32, "n_layer": 2, "n_head": 4, "n_inner": 64, "n_positions": TOKENS},
+            hf_gpt2.entries,
+        ),
         ("bert", "BertForMaskedLM", {"max_position_embeddings": TOKENS}, hf_bert.entries),
-        ("bert_classify", "BertForSequenceClassification", {"max_position_embeddings": TOKENS, "num_labels": 3},
-         hf_bert.entries),
+        (
+            "bert_classify",
+            "BertForSequenceClassification",
+            {"max_position_embeddings": TOKENS, "num_labels": 3},
+            hf_bert.entries,
+        ),
         ("llama", "LlamaForCausalLM", {"num_key_value_heads": 2, "tie_word_embeddings": False}, hf_llama.entries),
-        ("qwen3", "Qwen3ForCausalLM", {"num_key_value_heads": 2, "head_dim": 8, "tie_word_embeddings": True},
-         hf_llama.entries),
+        (
+            "qwen3",
+            "Qwen3ForCausalLM",
+            {"num_key_value_heads": 2, "head_dim": 8, "tie_word_embeddings": True},
+            hf_llama.entries,
+        ),
     ],
-)  # fmt: skip
+)
 def test_starts_as_transformers_does(name: str, twin: str, config: dict, entries) -> None:
     transformers = pytest.importorskip("transformers", reason="transformers is in the dev extra")
     make = getattr(transformers, twin)
@@ -221,6 +239,7 @@ def test_sparse_prediction_is_the_full_one_at_the_chosen_places(name: str) -> No
 
 
 # ----------------------------------------------------------------------------------------------------------- bad inputs
+# fmt: off
 BAD = {
     "too long": (lambda: {"ids": tokens(length=17)}, r"17 tokens; this model has positions for 16"),
     "id too large": (lambda: {"ids": tokens() + 55}, rf"run from \d+ to \d+; .* 0 to {VOCAB - 1}"),
@@ -231,7 +250,8 @@ BAD = {
     "mask too short": (lambda: {"ids": tokens(), "mask": torch.ones(2, 11, dtype=torch.bool)}, r"\(2, 11\).*\(2, 12\)"),
     "mask of nothing": (lambda: {"ids": tokens(), "mask": torch.tensor([[True] * 12, [False] * 12])},
                         r"all 12 tokens of sequence 1"),
-}  # fmt: skip
+}
+# fmt: on
 
 
 @pytest.mark.parametrize("case", BAD)

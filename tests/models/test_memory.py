@@ -22,6 +22,7 @@ from manyheads.arch.spec import Arch
 from manyheads.models.build import MODELS
 from manyheads.nn.rates import Rates
 
+# fmt: off
 CASES: dict[str, tuple[Callable[[], Arch], int]] = {
     "vit": (lambda: zoo.get("vit_ti"), 4),
     "vit_lean": (lambda: redesign(zoo.get("vit_s"), depth=9, heads=13, head_dim=40, mlp_dim=768), 4),
@@ -38,7 +39,8 @@ CASES: dict[str, tuple[Callable[[], Arch], int]] = {
                                         head_bias=True, qkv_bias=False, relu=True), 64),
     "nystromformer": (lambda: redesign(zoo.get("nystromformer_listops"), depth=1, heads=4), 8),
     "nystromformer_pair": (lambda: redesign(zoo.get("nystromformer_retrieval"), depth=4), 2),
-}  # fmt: skip
+}
+# fmt: on
 
 
 def tracked(arch: Arch, batch: int, precision: Precision, fused: bool) -> tuple[int, int]:
@@ -74,8 +76,12 @@ def tracked(arch: Arch, batch: int, precision: Precision, fused: bool) -> tuple[
 
 def total(snapshot: dict, kind: str) -> int:
     """Bytes of one kind over all devices."""
-    return sum(size for by_kind in snapshot.values() for name, size in by_kind.items()
-               if str(name).rsplit(".", maxsplit=1)[-1] == kind)
+    return sum(
+        size
+        for by_kind in snapshot.values()
+        for name, size in by_kind.items()
+        if str(name).rsplit(".", maxsplit=1)[-1] == kind
+    )
 
 
 def fake_input(arch: Arch, batch: int) -> torch.Tensor:
@@ -106,5 +112,9 @@ def _matrices(arch: Arch) -> list[torch.Tensor]:
     from manyheads.models.build import build
 
     model = build(arch, device="meta")
-    return [p for part in model.modules() if isinstance(part, torch.nn.Linear | torch.nn.Conv2d)
-            for p in part.parameters(recurse=False)]
+    return [
+        p
+        for part in model.modules()
+        if isinstance(part, torch.nn.Linear | torch.nn.Conv2d)
+        for p in part.parameters(recurse=False)
+    ]

@@ -130,8 +130,9 @@ def test_activation_checkpointing_changes_nothing(name: str) -> None:
     model = build(arch, seed=0).double()
     batch = inputs(arch, dtype=torch.float64)
     plain = torch.autograd.grad(scalar(model, batch), list(model.parameters()))
-    wrapped = torch.autograd.grad(checkpoint(lambda *b: scalar(model, b), *batch, use_reentrant=False),
-                                  list(model.parameters()))
+    wrapped = torch.autograd.grad(
+        checkpoint(lambda *b: scalar(model, b), *batch, use_reentrant=False), list(model.parameters())
+    )
     for a, b in zip(plain, wrapped, strict=True):
         torch.testing.assert_close(a, b)
 
@@ -218,7 +219,9 @@ class TestStore:
         assert model.arch.stages[0].tokens == 65
         assert model(torch.zeros(1, 3, 64, 64)).shape == (1, 7)
 
-    def test_an_interrupted_save_leaves_the_model_before_it(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_an_interrupted_save_leaves_the_model_before_it(
+        self, folder: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         import manyheads.models.store as store
 
         first = load(folder)

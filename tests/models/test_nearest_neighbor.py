@@ -142,20 +142,27 @@ def test_a_model_made_on_meta_is_the_same_once_materialised(positions: str) -> N
 # ------------------------------------------------------------------------------------------------------- cost and tools
 @pytest.mark.parametrize(
     "arch",
-    [zoo.get("nearest_neighbor"),
-     redesign(zoo.get("nearest_neighbor"), depth=3, heads=16, policy="split"),
-     redesign(zoo.get("nearest_neighbor"), depth=2, heads=8, policy="fixed", mlp_dim=100),
-     nearest_neighbor(64, 3, 64 * 8, 1, 2048, tokens=256, positions="concat"),
-     nearest_neighbor(17, 1, 3, 5, 11, tokens=9, positions="add")],
-)  # fmt: skip
+    [
+        zoo.get("nearest_neighbor"),
+        redesign(zoo.get("nearest_neighbor"), depth=3, heads=16, policy="split"),
+        redesign(zoo.get("nearest_neighbor"), depth=2, heads=8, policy="fixed", mlp_dim=100),
+        nearest_neighbor(64, 3, 64 * 8, 1, 2048, tokens=256, positions="concat"),
+        nearest_neighbor(17, 1, 3, 5, 11, tokens=9, positions="add"),
+    ],
+)
 def test_costs_what_is_counted(arch: Arch) -> None:
     model = build(arch, device="meta")
     found, group = Counter(), groups(model)
     for name, tensor in model.named_parameters():
         found[group[name]] += tensor.numel()
     expected = params(arch)
-    assert found == Counter({name: n for name in ("embedding", "attention", "mlp", "norm", "local", "head")
-                             if (n := getattr(expected, name))})
+    assert found == Counter(
+        {
+            name: n
+            for name in ("embedding", "attention", "mlp", "norm", "local", "head")
+            if (n := getattr(expected, name))
+        }
+    )
     with FlopCounterMode(display=False) as counter:
         model(torch.empty(1, arch.stages[0].tokens, arch.embed.dim, device="meta"))
     assert counter.get_total_flops() == forward_flops(arch)

@@ -18,8 +18,16 @@ from manyheads.nn.inverse import pseudo_inverse
 from manyheads.nn.nystrom import NystromAttention, means, nystrom, segments
 
 
-def qkv(batch: int, heads: int, tokens: int, head_dim: int, *, sharp: float = 1.0, dtype: torch.dtype = torch.float64,
-        seed: int = 0) -> tuple[Tensor, Tensor, Tensor]:
+def qkv(
+    batch: int,
+    heads: int,
+    tokens: int,
+    head_dim: int,
+    *,
+    sharp: float = 1.0,
+    dtype: torch.dtype = torch.float64,
+    seed: int = 0,
+) -> tuple[Tensor, Tensor, Tensor]:
     """Queries, keys (their scores `sharp` squared times as large) and values."""
     generator = torch.Generator().manual_seed(seed)
     q, k, v = torch.randn(3, batch, heads, tokens, head_dim, generator=generator, dtype=torch.float64)
@@ -50,8 +58,9 @@ def plain(q: Tensor, k: Tensor, v: Tensor, landmarks: int, iterations: int) -> T
             starts = [0, *ends[:-1]]
             few_q = torch.stack([queries[a:e].mean(0) for a, e in zip(starts, ends, strict=True)])
             few_k = torch.stack([keys[a:e].mean(0) for a, e in zip(starts, ends, strict=True)])
-            f1, f2, f3 = ((a @ c.T / q.shape[-1] ** 0.5).softmax(-1)
-                          for a, c in ((queries, few_k), (few_q, few_k), (few_q, keys)))
+            f1, f2, f3 = (
+                (a @ c.T / q.shape[-1] ** 0.5).softmax(-1) for a, c in ((queries, few_k), (few_q, few_k), (few_q, keys))
+            )
             z = f2.T / f2.sum(0).max()
             for _ in range(iterations):
                 a = f2 @ z
@@ -112,8 +121,11 @@ def test_padding_changes_nothing_whatever_its_length_and_place(real: int, where:
     [gradient] = torch.autograd.grad((alone * probe).sum(), x)
     for length in (33, 60):
         mixed = torch.randperm(length, generator=torch.Generator().manual_seed(1))
-        at = {"right": torch.arange(real), "left": torch.arange(length - real, length),
-              "between": mixed[:real].sort().values}[where]
+        at = {
+            "right": torch.arange(real),
+            "left": torch.arange(length - real, length),
+            "between": mixed[:real].sort().values,
+        }[where]
         noise = 9 * torch.randn(2, length, 12, dtype=torch.float64)
         batch = noise.index_copy(1, at, x.expand(2, -1, -1))
         mask = torch.zeros(2, length, dtype=torch.bool).index_fill(1, at, True)
@@ -218,7 +230,8 @@ def test_any_length_up_to_the_positions_runs_and_samples_do_not_mix(tokens: int)
     assert close(changed[:1], together[:1], 1e-12)
 
 
-# ---------------------------------------------------------------------------------------------------- cost and precision
+# ---------------------------------------------------------------------------------------------------- cost and
+# precision
 class Largest(TorchDispatchMode):
     """The largest tensor that any operation gives."""
 
@@ -245,8 +258,10 @@ def test_no_tensor_grows_with_the_square_of_the_tokens(masked: bool) -> None:
     assert max(torch.Size(s).numel() for s in seen.shapes) <= 2000 * 3 * 15
 
 
-@pytest.mark.parametrize(("heads", "head_dim", "tokens", "landmarks", "iterations"),
-                         [(2, 32, 1024, 64, 6), (4, 16, 1000, 64, 9), (3, 8, 64, 64, 6), (1, 64, 130, 128, 1)])
+@pytest.mark.parametrize(
+    ("heads", "head_dim", "tokens", "landmarks", "iterations"),
+    [(2, 32, 1024, 64, 6), (4, 16, 1000, 64, 9), (3, 8, 64, 64, 6), (1, 64, 130, 128, 1)],
+)
 def test_costs_what_is_counted(heads: int, head_dim: int, tokens: int, landmarks: int, iterations: int) -> None:
     q, k, v = torch.empty(3, 1, heads, tokens, head_dim, device="meta")
     with FlopCounterMode(display=False) as counter:

@@ -1,4 +1,5 @@
-"""The Triton kernels of Nyström attention against the plain formulas in float64: interpreted here, compiled on a GPU."""
+"""The Triton kernels of Nyström attention against the plain formulas in float64: interpreted here, compiled on a
+GPU."""
 
 from __future__ import annotations
 
@@ -38,7 +39,9 @@ def results(f: Callable[..., Tensor], *inputs: Tensor) -> list[Tensor]:
     return [y.detach(), *torch.autograd.grad(y, inputs, probe.to(y))]
 
 
-def compare(ours: Callable[..., Tensor], theirs: Callable[..., Tensor], *inputs: Tensor, device: str, limit: float) -> None:
+def compare(
+    ours: Callable[..., Tensor], theirs: Callable[..., Tensor], *inputs: Tensor, device: str, limit: float
+) -> None:
     """`ours` on `device` and `theirs` in float64 give the same value and gradients."""
     expected = results(theirs, *(t.double() for t in inputs))
     for i, (a, b) in enumerate(zip(results(ours, *(t.to(device) for t in inputs)), expected, strict=True)):
@@ -67,15 +70,34 @@ def operators(device: str, shape: tuple[int, ...], limit: float = 2e-5) -> None:
     mask[0, : tokens // 2] = False  # whole parts without a real token
     x, taps = draw(batch, tokens, 3 * heads * dim)[..., heads * dim : 2 * heads * dim], draw(heads, 7)
     compare(ops.many, attend, q, k_marks, w, device=device, limit=limit)
-    compare(lambda *t: torch.cat(ops.landmarks_of(*t, marks)), lambda *t: torch.cat([plain.means(x, marks) for x in t]),
-            q, k, device=device, limit=limit)
+    compare(
+        lambda *t: torch.cat(ops.landmarks_of(*t, marks)),
+        lambda *t: torch.cat([plain.means(x, marks) for x in t]),
+        q,
+        k,
+        device=device,
+        limit=limit,
+    )
     for real in (None, mask):
         there = None if real is None else real.to(device)
         keys = None if real is None else real[:, None, None]
-        compare(lambda *t, r=there: ops.few(*t, r), lambda *t, m=keys: attend(*t, attn_mask=m), q_marks, k, v,
-                device=device, limit=limit)
-        compare(lambda *t, r=there: filter_ops.conv(*t, r), lambda *t, r=real: filtered(*t, r), x, taps,
-                device=device, limit=limit)
+        compare(
+            lambda *t, r=there: ops.few(*t, r),
+            lambda *t, m=keys: attend(*t, attn_mask=m),
+            q_marks,
+            k,
+            v,
+            device=device,
+            limit=limit,
+        )
+        compare(
+            lambda *t, r=there: filter_ops.conv(*t, r),
+            lambda *t, r=real: filtered(*t, r),
+            x,
+            taps,
+            device=device,
+            limit=limit,
+        )
 
         def ours(*t: Tensor, r: Tensor | None = there) -> Tensor:
             return torch.cat(ops.few_and_inverse(*t, r, 6, False), dim=-1)
@@ -88,20 +110,33 @@ def operators(device: str, shape: tuple[int, ...], limit: float = 2e-5) -> None:
     if 2 < marks <= plain.INVERTED:  # two columns of the map have the largest sum
         asks, keys = 1 + 0.3 * draw(1, 1, marks, dim), 0.3 * draw(1, 1, marks, dim)
         keys[:, :, :2] = 1
-        compare(lambda *t: ops.few_and_inverse(*t, k[:1, :1].to(device), v[:1, :1].to(device), None, 1, False)[1],
-                lambda *t: plain.inverse_map(*t, 1), asks, keys, device=device, limit=limit)
+        compare(
+            lambda *t: ops.few_and_inverse(*t, k[:1, :1].to(device), v[:1, :1].to(device), None, 1, False)[1],
+            lambda *t: plain.inverse_map(*t, 1),
+            asks,
+            keys,
+            device=device,
+            limit=limit,
+        )
 
 
 def whole(device: str) -> None:
-    """`nystrom` by kernels beside itself by plain products: landmarks that one kernel inverts and more, masked or not."""
+    """`nystrom` by kernels beside itself by plain products: landmarks that one kernel inverts and more, masked or
+    not."""
     draw = torch.Generator().manual_seed(1)
     for landmarks, dtype, limit in ((20, torch.float32, 2e-5), (70, torch.float32, 2e-5), (20, torch.bfloat16, 2e-2)):
         q, k, v = torch.randn(2, 150, 3, 2, 16, generator=draw).to(dtype).permute(2, 0, 3, 1, 4)
         for mask in (None, padded(2, 150)):
             there = None if mask is None else mask.to(device)
-            compare(lambda *t, n=landmarks, r=there: plain.nystrom(*t, n, 6, r),
-                    lambda *t, n=landmarks, r=mask: plain.nystrom(*t, n, 6, r, fused=False), q, k, v,
-                    device=device, limit=limit)
+            compare(
+                lambda *t, n=landmarks, r=there: plain.nystrom(*t, n, 6, r),
+                lambda *t, n=landmarks, r=mask: plain.nystrom(*t, n, 6, r, fused=False),
+                q,
+                k,
+                v,
+                device=device,
+                limit=limit,
+            )
 
 
 @pytest.mark.skipif(find_spec("triton") is None, reason="Triton comes with PyTorch for CUDA only")
@@ -149,8 +184,15 @@ def test_a_gpu_computes_what_a_cpu_does(masked: bool, dtype: torch.dtype, limit:
     q, k, v = (torch.randn(4, 3, 700, 16, generator=torch.Generator().manual_seed(i)).to(dtype) for i in range(3))
     mask = padded(4, 700) if masked else None
     assert plain.backend(q.cuda(), 32) == "triton"
-    compare(lambda *t: plain.nystrom(*t, 32, 6, None if mask is None else mask.cuda()),
-            lambda *t: plain.nystrom(*t, 32, 6, mask), q, k, v, device="cuda", limit=limit)
+    compare(
+        lambda *t: plain.nystrom(*t, 32, 6, None if mask is None else mask.cuda()),
+        lambda *t: plain.nystrom(*t, 32, 6, mask),
+        q,
+        k,
+        v,
+        device="cuda",
+        limit=limit,
+    )
 
 
 @GPU
@@ -204,8 +246,8 @@ def test_compiles_as_one_graph_under_autocast(masked: bool) -> None:
 
 
 def traced() -> None:
-    """In one compiled graph every kernel is one operator, forward and backward, and gives the same numbers. Gradients of
-    what attention gives, short attention's too, are handed on as they lie."""
+    """In one compiled graph every kernel is one operator, forward and backward, and gives the same numbers. Gradients
+    of what attention gives, short attention's too, are handed on as they lie."""
     from manyheads.nn import filter_ops, short_ops
     from manyheads.nn import nystrom_ops as ops
 

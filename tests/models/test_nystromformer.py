@@ -42,10 +42,17 @@ def post(width: int = 24, heads: int = 3, head_dim: int = 8, tokens: int = 40, c
     return Arch("nystromformer", Token(vocab, tokens, types=2, norm=norm), (Stage(width, tokens, 2, (layer,)),), head)
 
 
-SMALL = {"lra": small(), "plain": small(conv=0), "pair": small(pair=True), "softmax": small(softmax=True), "post": post()}
+SMALL = {
+    "lra": small(),
+    "plain": small(conv=0),
+    "pair": small(pair=True),
+    "softmax": small(softmax=True),
+    "post": post(),
+}
 LEAN = {
     f"{name}_{policy}": redesign(arch, depth=1, heads=6, policy=policy, mlp_dim=20)
-    for name, arch in SMALL.items() for policy in ("fixed", "split")
+    for name, arch in SMALL.items()
+    for policy in ("fixed", "split")
 }
 ZOO = [name for name in zoo.NAMES if name.startswith("nystromformer")]
 
@@ -69,8 +76,13 @@ def counted(arch: Arch) -> None:
     for name, tensor in model.named_parameters():
         found[group[name]] += tensor.numel()
     expected = params(arch)
-    assert found == Counter({name: n for name in ("embedding", "attention", "mlp", "norm", "local", "head")
-                             if (n := getattr(expected, name))})
+    assert found == Counter(
+        {
+            name: n
+            for name in ("embedding", "attention", "mlp", "norm", "local", "head")
+            if (n := getattr(expected, name))
+        }
+    )
     with FlopCounterMode(display=False) as counter:
         model(ids(arch, 1, "meta"))
     assert counter.get_total_flops() == forward_flops(arch)
@@ -97,10 +109,19 @@ def test_any_shape_costs_what_is_counted(seed: int) -> None:
     draw = lambda low, high: int(torch.randint(low, high, (), generator=random))  # noqa: E731
     random = torch.Generator().manual_seed(seed)
     arch = nystromformer(
-        draw(8, 99), draw(1, 4), draw(1, 9), draw(3, 40), draw(9, 99), vocab=draw(5, 50), tokens=draw(64, 300),
-        classes=draw(2, 9), landmarks=draw(2, 65), conv=2 * draw(0, 9) + 1 if seed % 2 else 0, pair=seed % 4 == 3,
+        draw(8, 99),
+        draw(1, 4),
+        draw(1, 9),
+        draw(3, 40),
+        draw(9, 99),
+        vocab=draw(5, 50),
+        tokens=draw(64, 300),
+        classes=draw(2, 9),
+        landmarks=draw(2, 65),
+        conv=2 * draw(0, 9) + 1 if seed % 2 else 0,
+        pair=seed % 4 == 3,
         softmax=seed == 6,
-    )  # fmt: skip
+    )
     counted(arch)
 
 
@@ -110,9 +131,15 @@ def test_starts_as_transformers_does() -> None:
     torch.manual_seed(100)
     arch = post(256, 4, 64, 400, 35, vocab=5000)
     config = transformers.NystromformerConfig(
-        vocab_size=5000, hidden_size=256, num_hidden_layers=2, num_attention_heads=4, intermediate_size=512,
-        max_position_embeddings=400, conv_kernel_size=35, num_labels=5,
-    )  # fmt: skip
+        vocab_size=5000,
+        hidden_size=256,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        intermediate_size=512,
+        max_position_embeddings=400,
+        conv_kernel_size=35,
+        num_labels=5,
+    )
     theirs = transformers.NystromformerForSequenceClassification(config)
     same_statistics(build(arch, seed=0), theirs, hf_nystromformer.entries(arch))
 
@@ -182,12 +209,13 @@ def test_the_softmax_peer_shares_every_weight_but_the_filter() -> None:
 
 
 def _landmarks(stage: Stage, landmarks: int) -> Stage:
-    (attention, mlp), = stage.unit
+    ((attention, mlp),) = stage.unit
     op = replace(attention.op, mix=Nystrom(landmarks))
     return replace(stage, unit=((replace(attention, op=op), mlp),))
 
 
-# ------------------------------------------------------------------------------------------------------------- the tools
+# ------------------------------------------------------------------------------------------------------------- the
+# tools
 @pytest.mark.parametrize(("name", "masked"), [("lra", False), ("lra", True), ("post", True)])
 def test_compiles_as_one_graph_that_serves_every_step(name: str, masked: bool) -> None:
     arch = redesign(SMALL[name], depth=1)
@@ -225,7 +253,8 @@ def test_activation_checkpointing_gives_the_same_gradients(arch: Arch) -> None:
     assert all(torch.equal(a, b) for a, b in zip(*found, strict=True))
 
 
-# ------------------------------------------------------------------------------------------------------------- bad input
+# ------------------------------------------------------------------------------------------------------------- bad
+# input
 def test_wrong_inputs_are_refused_with_their_numbers() -> None:
     model, pair = build(SMALL["lra"]), build(SMALL["pair"])
     with pytest.raises(UserError, match="41 tokens; this model has positions for 40"):
@@ -244,7 +273,7 @@ def test_wrong_inputs_are_refused_with_their_numbers() -> None:
 def test_another_way_of_mixing_is_refused(mix: Channel | Softmax) -> None:
     arch = SMALL["lra"]
     op = replace(attentions(arch.stages[0])[0], mix=mix)
-    (attention, mlp), = arch.stages[0].unit
+    ((attention, mlp),) = arch.stages[0].unit
     stage = replace(arch.stages[0], unit=((replace(attention, op=op), mlp),))
     with pytest.raises(UserError, match="cannot mix tokens by"):
         build(replace(arch, stages=(stage,)))

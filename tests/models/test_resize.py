@@ -98,9 +98,11 @@ def test_precision_is_kept(dtype: torch.dtype) -> None:
 
 @pytest.mark.parametrize(
     "pair",
-    [(small_xcit(64), small_xcit(96)),
-     (davit((32,), (1,), (2,), (16,), (64,), image=64), davit((32,), (1,), (2,), (16,), (64,), image=96)),
-     (small_vit(64), small_vit(64))],
+    [
+        (small_xcit(64), small_xcit(96)),
+        (davit((32,), (1,), (2,), (16,), (64,), image=64), davit((32,), (1,), (2,), (16,), (64,), image=96)),
+        (small_vit(64), small_vit(64)),
+    ],
 )
 def test_nothing_changes_where_nothing_is_learned_per_place(pair: tuple[Arch, Arch]) -> None:
     state = {"a": torch.ones(2), "embed.positions": torch.ones(17, 32)}
@@ -110,12 +112,14 @@ def test_nothing_changes_where_nothing_is_learned_per_place(pair: tuple[Arch, Ar
 
 @pytest.mark.parametrize(
     ("other", "said"),
-    [(small_vit(96, depth=2), "stages[0].depth is 1 in the weights and 2 in the model"),
-     (vit(32, 1, 4, 16, 64, image=96, classes=5), "heads is 2 in the weights and 4 in the model"),
-     (vit(32, 1, 2, 16, 64, image=96, patch=8, classes=5), "embed.patch is 16 in the weights and 8"),
-     (replace(small_vit(96), head=Classify(7)), "head.classes is 5 in the weights and 7 in the model"),
-     (small_tnt(96), "family is 'vit' in the weights and 'tnt' in the model"),
-     (zoo.get("deit_ti"), "family is 'vit'")],
+    [
+        (small_vit(96, depth=2), "stages[0].depth is 1 in the weights and 2 in the model"),
+        (vit(32, 1, 4, 16, 64, image=96, classes=5), "heads is 2 in the weights and 4 in the model"),
+        (vit(32, 1, 2, 16, 64, image=96, patch=8, classes=5), "embed.patch is 16 in the weights and 8"),
+        (replace(small_vit(96), head=Classify(7)), "head.classes is 5 in the weights and 7 in the model"),
+        (small_tnt(96), "family is 'vit' in the weights and 'tnt' in the model"),
+        (zoo.get("deit_ti"), "family is 'vit'"),
+    ],
 )
 def test_anything_but_the_size_is_refused(other: Arch, said: str) -> None:
     old = small_vit(64)

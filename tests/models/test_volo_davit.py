@@ -33,10 +33,19 @@ DAVIT_WIDTHS, DAVIT_DEPTHS, DAVIT_HEADS = (32, 48, 64, 96), (1, 1, 2, 1), (2, 3,
 def tiny(family: str, image: int = 64) -> Arch:
     """A VOLO or DaViT that a CPU runs in milliseconds."""
     if family == "volo":
-        return volo(VOLO_WIDTHS, VOLO_DEPTHS, VOLO_HEADS, (16,) * 4, tuple(3 * w for w in VOLO_WIDTHS), stem=16,
-                    image=image, classes=10)
-    return davit(DAVIT_WIDTHS, DAVIT_DEPTHS, DAVIT_HEADS, (16,) * 4, tuple(4 * w for w in DAVIT_WIDTHS), image=image,
-                 classes=10)
+        return volo(
+            VOLO_WIDTHS,
+            VOLO_DEPTHS,
+            VOLO_HEADS,
+            (16,) * 4,
+            tuple(3 * w for w in VOLO_WIDTHS),
+            stem=16,
+            image=image,
+            classes=10,
+        )
+    return davit(
+        DAVIT_WIDTHS, DAVIT_DEPTHS, DAVIT_HEADS, (16,) * 4, tuple(4 * w for w in DAVIT_WIDTHS), image=image, classes=10
+    )
 
 
 def lean(family: str, policy: Policy, image: int = 64) -> Arch:
@@ -52,10 +61,18 @@ def twin(family: str, path: float = 0.0) -> nn.Module:
     from timm.models.volo import VOLO
 
     if family == "volo":
-        return VOLO(VOLO_DEPTHS, img_size=64, num_classes=10, stem_hidden_dim=16, embed_dims=VOLO_WIDTHS,
-                    num_heads=VOLO_HEADS, drop_path_rate=path)
-    return DaVit(depths=DAVIT_DEPTHS, embed_dims=DAVIT_WIDTHS, num_heads=DAVIT_HEADS, num_classes=10,
-                 drop_path_rate=path)
+        return VOLO(
+            VOLO_DEPTHS,
+            img_size=64,
+            num_classes=10,
+            stem_hidden_dim=16,
+            embed_dims=VOLO_WIDTHS,
+            num_heads=VOLO_HEADS,
+            drop_path_rate=path,
+        )
+    return DaVit(
+        depths=DAVIT_DEPTHS, embed_dims=DAVIT_WIDTHS, num_heads=DAVIT_HEADS, num_classes=10, drop_path_rate=path
+    )
 
 
 def images(arch: Arch, batch: int = 2) -> torch.Tensor:
@@ -153,8 +170,9 @@ def test_materialised_equals_built(family: str) -> None:
 @FAMILIES
 def test_materialised_layer_scales_are_the_records(family: str) -> None:
     arch = tiny(family)
-    stages = tuple(replace(s, unit=tuple(tuple(replace(b, scaled=0.25) for b in layer) for layer in s.unit))
-                   for s in arch.stages)
+    stages = tuple(
+        replace(s, unit=tuple(tuple(replace(b, scaled=0.25) for b in layer) for layer in s.unit)) for s in arch.stages
+    )
     model = materialise(build(replace(arch, stages=stages), device="meta"), "cpu", seed=0)
     scales = [p for name, p in model.named_parameters() if name.endswith(".scale")]
     assert scales

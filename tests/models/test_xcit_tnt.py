@@ -33,14 +33,29 @@ def small_xcit() -> Arch:
 
 
 def small_tnt(legacy: bool = False) -> Arch:
-    return tnt(48, 2, 3, 16, 96, pixel_width=8, pixel_heads=2, pixel_head_dim=4, pixel_mlp_dim=16, image=32, patch=8,
-               stride=2, classes=5, legacy=legacy)
+    return tnt(
+        48,
+        2,
+        3,
+        16,
+        96,
+        pixel_width=8,
+        pixel_heads=2,
+        pixel_head_dim=4,
+        pixel_mlp_dim=16,
+        image=32,
+        patch=8,
+        stride=2,
+        classes=5,
+        legacy=legacy,
+    )
 
 
 SMALL = {"xcit": small_xcit(), "tnt": small_tnt(), "tnt_legacy": small_tnt(True)}
 LEAN = {
     f"{name}_{policy}": redesign(arch, depth=1, heads=6, policy=policy, mlp_dim=48)
-    for name, arch in SMALL.items() for policy in ("fixed", "split")
+    for name, arch in SMALL.items()
+    for policy in ("fixed", "split")
 }
 ZOO = [name for name in zoo.NAMES if name.startswith(("xcit", "tnt"))]
 
@@ -74,11 +89,13 @@ def test_a_named_original_costs_what_is_counted(name: str) -> None:
 
 @pytest.mark.parametrize(
     "arch",
-    [*LEAN.values(),
-     redesign(zoo.get("xcit_m24"), depth=9, heads=13, head_dim=40, mlp_dim=700),
-     redesign(zoo.get("tnt_b_legacy"), depth=5, heads=17, head_dim=24, mlp_dim=333),
-     xcit(100, 2, 3, 40, 77, image=96, patch=8, class_heads=5, class_head_dim=7, class_mlp_dim=31),
-     tnt(96, 2, 3, 40, 77, pixel_width=20, pixel_head_dim=9, pixel_mlp_dim=50, image=60, patch=10)],
+    [
+        *LEAN.values(),
+        redesign(zoo.get("xcit_m24"), depth=9, heads=13, head_dim=40, mlp_dim=700),
+        redesign(zoo.get("tnt_b_legacy"), depth=5, heads=17, head_dim=24, mlp_dim=333),
+        xcit(100, 2, 3, 40, 77, image=96, patch=8, class_heads=5, class_head_dim=7, class_mlp_dim=31),
+        tnt(96, 2, 3, 40, 77, pixel_width=20, pixel_head_dim=9, pixel_mlp_dim=50, image=60, patch=10),
+    ],
 )
 def test_any_shape_costs_what_is_counted(arch: Arch) -> None:
     counted(arch)
@@ -194,8 +211,10 @@ def test_class_attention_is_its_formula_head_by_head() -> None:
     x = torch.randn(2, 7, 20, dtype=torch.float64)
     q = x[:, :1] @ block.q.weight.T + block.q.bias
     k, v = (x @ block.kv.weight.T + block.kv.bias).split(15, dim=-1)
-    heads = [((q[..., s] @ k[..., s].mT) / 5**0.5).softmax(dim=-1) @ v[..., s]
-             for s in (slice(0, 5), slice(5, 10), slice(10, 15))]
+    heads = [
+        ((q[..., s] @ k[..., s].mT) / 5**0.5).softmax(dim=-1) @ v[..., s]
+        for s in (slice(0, 5), slice(5, 10), slice(10, 15))
+    ]
     expected = torch.cat(heads, dim=-1) @ block.out.weight.T + block.out.bias
     assert torch.allclose(block(x), expected, atol=1e-12)
     block.fused = False
@@ -222,8 +241,11 @@ def test_the_output_projection_reads_the_concatenated_heads(name: str) -> None:
     model(images(arch, 2))
     inner = 96 if name.endswith("fixed") else 48
     if name.startswith("xcit"):
-        assert seen == {"blocks.0.attention.op": (2, 16, inner), "class_blocks.0.attention.op": (2, 1, 48),
-                        "class_blocks.1.attention.op": (2, 1, 48)}
+        assert seen == {
+            "blocks.0.attention.op": (2, 16, inner),
+            "class_blocks.0.attention.op": (2, 1, 48),
+            "class_blocks.1.attention.op": (2, 1, 48),
+        }
     else:
         assert seen == {"blocks.0.pixel_attention.op": (32, 16, 8), "blocks.0.attention.op": (2, 17, inner)}
 

@@ -11,6 +11,7 @@ from manyheads.arch.parts import Pair, Points, Rope, Token
 from manyheads.arch.redesign import redesign
 from manyheads.arch.spec import Arch
 
+# fmt: off
 ORIGINALS: dict[str, Arch] = {
     "vit": f.vit(32, 3, 2, 16, 64, image=32, patch=8, classes=7),
     "deit_distilled": f.vit(32, 3, 2, 16, 64, image=32, patch=8, classes=7, class_tokens=2, family="deit"),
@@ -32,7 +33,8 @@ ORIGINALS: dict[str, Arch] = {
     "nystromformer_pair": f.nystromformer(32, 3, 2, 16, 64, vocab=50, tokens=24, classes=2, landmarks=8, pair=True,
                                           head_hidden=16),
     "nearest_neighbor": f.nearest_neighbor(16, 3, 2, 8, 64, tokens=6),
-}  # fmt: skip
+}
+# fmt: on
 
 
 def variants(name: str) -> dict[str, Arch]:

@@ -24,8 +24,11 @@ def by_hand(q: Tensor, k: Tensor, v: Tensor, causal: bool, mask: Tensor | None) 
     out = torch.zeros_like(q)
     shared, before = q.shape[1] // k.shape[1], k.shape[2] - q.shape[2]
     for b, h, t in torch.cartesian_prod(*map(torch.arange, q.shape[:3])).tolist():
-        seen = [j for j in range(k.shape[2]) if (not causal or j <= t + before)
-                and (mask is None or mask[b, 0, 0, j] or (causal and j == t + before))]
+        seen = [
+            j
+            for j in range(k.shape[2])
+            if (not causal or j <= t + before) and (mask is None or mask[b, 0, 0, j] or (causal and j == t + before))
+        ]
         keys, values = k[b, h // shared, seen], v[b, h // shared, seen]
         out[b, h, t] = (keys @ q[b, h, t] / 6**0.5).softmax(dim=0) @ values
     return out

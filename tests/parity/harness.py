@@ -105,8 +105,14 @@ def _compare(ours, twin, entries, call_ours, call_twin, state_of) -> tuple[float
 def record(name: str, twin: str, output: float, gradient: float, parameters: int) -> None:
     """Keep a line for docs/parity.md (written by `make docs`)."""
     RESULTS.mkdir(parents=True, exist_ok=True)
-    line = {"model": name, "twin": twin, "output": output, "gradient": gradient, "params": parameters,
-            "torch": torch.__version__}
+    line = {
+        "model": name,
+        "twin": twin,
+        "output": output,
+        "gradient": gradient,
+        "params": parameters,
+        "torch": torch.__version__,
+    }
     target = RESULTS / f"{name}.json"
     partial = target.with_suffix(f".{os.getpid()}")
     partial.write_text(json.dumps(line))

@@ -26,8 +26,8 @@ def untied(repeats: Mapping[str, str]) -> dict[str, Callable]:
 
 @contextmanager
 def in_double() -> Iterator[None]:
-    """transformers computes norms and rotary tables in float32 whatever the model's precision. In here its own formulas,
-    untouched, find float64 under that name."""
+    """transformers computes norms and rotary tables in float32 whatever the model's precision. In here its own
+    formulas, untouched, find float64 under that name."""
     with (
         mock.patch.multiple(torch, float=torch.float64, float32=torch.float64),
         mock.patch.object(torch.Tensor, "float", torch.Tensor.double),
@@ -45,8 +45,8 @@ def keep_frequencies(rotary: nn.Module) -> None:
 
 
 def tokens(vocab: int, batch: int, length: int, pad: str = "") -> tuple[Tensor, Tensor]:
-    """Token ids from 1 up, and which are real: with `pad`, each sequence is one shorter than the one before, filled with
-    0 on its `left` or `right`."""
+    """Token ids from 1 up, and which are real: with `pad`, each sequence is one shorter than the one before, filled
+    with 0 on its `left` or `right`."""
     ids = torch.randint(1, vocab, (batch, length), generator=torch.Generator().manual_seed(5))
     short = torch.arange(batch)[:, None] * bool(pad)
     places = torch.arange(length)

@@ -58,9 +58,16 @@ class Crammed(nn.Module):
     """Crammed BERT: logits over the vocabulary, or `classes` read from the first token."""
 
     def __init__(
-        self, vocab: int, width: int, depth: int, heads: int, head_dim: int, intermediate: int, classes: int = 0,
+        self,
+        vocab: int,
+        width: int,
+        depth: int,
+        heads: int,
+        head_dim: int,
+        intermediate: int,
+        classes: int = 0,
         head_width: int = 0,
-    ) -> None:  # fmt: skip
+    ) -> None:
         super().__init__()
         self.words = nn.Embedding(vocab, width, padding_idx=0)
         self.scale = nn.Parameter(torch.tensor([1 / math.sqrt(width)]))

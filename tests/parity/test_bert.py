@@ -15,17 +15,22 @@ from .hf import tokens, untied
 transformers = pytest.importorskip("transformers", reason="transformers is in the dev extra")
 
 EPS = 1e-5  # the default, 1e-12, would hide an eps that is left out somewhere
+# fmt: off
 CONFIG = {
     "vocab_size": 97, "hidden_size": 48, "num_hidden_layers": 2, "num_attention_heads": 3, "intermediate_size": 80,
     "max_position_embeddings": 16, "type_vocab_size": 2, "layer_norm_eps": EPS, "num_labels": 5,
-}  # fmt: skip
+}
+# fmt: on
 
 
 @pytest.mark.parametrize(
     ("name", "twin", "pad"),
-    [("bert", "BertForMaskedLM", ""), ("bert_padded", "BertForMaskedLM", "right"),
-     ("bert_classify", "BertForSequenceClassification", ""),
-     ("bert_classify_padded", "BertForSequenceClassification", "right")],
+    [
+        ("bert", "BertForMaskedLM", ""),
+        ("bert_padded", "BertForMaskedLM", "right"),
+        ("bert_classify", "BertForSequenceClassification", ""),
+        ("bert_classify_padded", "BertForSequenceClassification", "right"),
+    ],
 )
 def test_equals_transformers(name: str, twin: str, pad: str) -> None:
     """Outputs and gradients of transformers' model, in float64; under padding, those of real tokens."""
@@ -36,9 +41,12 @@ def test_equals_transformers(name: str, twin: str, pad: str) -> None:
     types = torch.randint(2, ids.shape, generator=torch.Generator().manual_seed(6))
     rows = slice(None) if classify else real
     agree(
-        name, f"transformers {twin}", arch, getattr(transformers, twin)(transformers.BertConfig(**CONFIG)),
+        name,
+        f"transformers {twin}",
+        arch,
+        getattr(transformers, twin)(transformers.BertConfig(**CONFIG)),
         hf_bert.entries(arch),
         lambda ours: ours(ids, real if pad else None, types)[rows],
         lambda theirs: theirs(ids, attention_mask=real.long() if pad else None, token_type_ids=types).logits[rows],
         **untied(hf_bert.repeats(arch)),
-    )  # fmt: skip
+    )

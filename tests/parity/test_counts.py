@@ -15,6 +15,7 @@ from manyheads.interop.hf_config import from_config
 timm = pytest.importorskip("timm", reason="timm is in the dev extra")
 transformers = pytest.importorskip("transformers", reason="transformers is in the dev extra")
 
+# fmt: off
 TIMM = {
     "vit_ti": "vit_tiny_patch16_224", "vit_s": "vit_small_patch16_224", "vit_b": "vit_base_patch16_224",
     "vit_l": "vit_large_patch16_224", "deit_ti": "deit_tiny_patch16_224", "deit_s": "deit_small_patch16_224",
@@ -25,7 +26,8 @@ TIMM = {
     "tnt_s_legacy": "tnt_s_legacy_patch16_224", "volo_d1": "volo_d1_224", "volo_d2": "volo_d2_224",
     "volo_d3": "volo_d3_224", "volo_d4": "volo_d4_224", "volo_d5": "volo_d5_224", "davit_t": "davit_tiny",
     "davit_s": "davit_small", "davit_b": "davit_base", "davit_l": "davit_large",
-}  # fmt: skip
+}
+# fmt: on
 
 
 def total(module: torch.nn.Module) -> int:
@@ -45,6 +47,7 @@ def config_of(kind: type, **settings) -> dict:
     return json.loads(kind(**settings).to_json_string(use_diff=False))
 
 
+# fmt: off
 CONFIGS = {
     "gpt2": ("GPT2", "GPT2LMHeadModel", {}),
     "bert_base": ("Bert", "BertForMaskedLM", {}),
@@ -58,7 +61,8 @@ CONFIGS = {
         "hidden_size": 1024, "num_hidden_layers": 28, "num_attention_heads": 16, "num_key_value_heads": 8, "head_dim": 128,
         "intermediate_size": 3072, "vocab_size": 151936, "max_position_embeddings": 8192, "tie_word_embeddings": True,
         "rope_parameters": {"rope_type": "default", "rope_theta": 1e6}}),
-}  # fmt: skip
+}
+# fmt: on
 
 
 @pytest.mark.parametrize("name", CONFIGS)
@@ -74,19 +78,46 @@ def test_zoo_counts_what_transformers_builds_and_reads_its_config(name: str) -> 
 @pytest.mark.parametrize(
     ("kind", "model", "settings"),
     [
-        ("Bert", "BertForSequenceClassification", {"num_labels": 3, "architectures": ["BertForSequenceClassification"]}),
+        (
+            "Bert",
+            "BertForSequenceClassification",
+            {"num_labels": 3, "architectures": ["BertForSequenceClassification"]},
+        ),
         ("Nystromformer", "NystromformerForMaskedLM", {}),
-        ("Nystromformer", "NystromformerForSequenceClassification",
-         {"num_labels": 5, "architectures": ["NystromformerForSequenceClassification"]}),
+        (
+            "Nystromformer",
+            "NystromformerForSequenceClassification",
+            {"num_labels": 5, "architectures": ["NystromformerForSequenceClassification"]},
+        ),
         ("ViT", "ViTForImageClassification", {"num_labels": 10, "image_size": 64}),
         ("ViT", "ViTForImageClassification", {"num_labels": 10, "head_dim": 40, "num_attention_heads": 7}),
-        ("Qwen2", "Qwen2ForCausalLM", {"num_hidden_layers": 2, "hidden_size": 64, "num_attention_heads": 4,
-                                       "num_key_value_heads": 2, "intermediate_size": 100, "vocab_size": 99}),
-        ("Llama", "LlamaForCausalLM", {"num_hidden_layers": 2, "hidden_size": 64, "num_attention_heads": 4,
-                                       "attention_bias": True, "intermediate_size": 100, "vocab_size": 99}),
+        (
+            "Qwen2",
+            "Qwen2ForCausalLM",
+            {
+                "num_hidden_layers": 2,
+                "hidden_size": 64,
+                "num_attention_heads": 4,
+                "num_key_value_heads": 2,
+                "intermediate_size": 100,
+                "vocab_size": 99,
+            },
+        ),
+        (
+            "Llama",
+            "LlamaForCausalLM",
+            {
+                "num_hidden_layers": 2,
+                "hidden_size": 64,
+                "num_attention_heads": 4,
+                "attention_bias": True,
+                "intermediate_size": 100,
+                "vocab_size": 99,
+            },
+        ),
         ("GPT2", "GPT2LMHeadModel", {"n_layer": 2, "n_embd": 96, "n_head": 6, "n_inner": 200, "vocab_size": 50}),
     ],
-)  # fmt: skip
+)
 def test_other_configs_count_what_transformers_builds(kind: str, model: str, settings: dict) -> None:
     config = getattr(transformers, kind + "Config")(**settings)
     with torch.device("meta"):
@@ -94,9 +125,12 @@ def test_other_configs_count_what_transformers_builds(kind: str, model: str, set
     assert params(from_config(json.loads(config.to_json_string(use_diff=False)))).total == total(twin)
 
 
-@pytest.mark.parametrize(("name", "bound"), [("vit_b", 0.05), ("xcit_s12", 0.10), ("tnt_s", 0.10), ("volo_d1", 0.10),
-                                             ("davit_t", 0.10)])
-def test_activation_memory_is_what_timms_autograd_saves(name: str, bound: float, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("name", "bound"), [("vit_b", 0.05), ("xcit_s12", 0.10), ("tnt_s", 0.10), ("volo_d1", 0.10), ("davit_t", 0.10)]
+)
+def test_activation_memory_is_what_timms_autograd_saves(
+    name: str, bound: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Bytes kept for backward by timm's eager float32 model with attention maps, tallied on the meta device.
 
     Two images: with one, PyTorch views batched products instead of copying them, and keeps other tensors."""

@@ -18,11 +18,23 @@ def test_equals_transformers(name: str, bias: bool) -> None:
     """Outputs and gradients of transformers' model, in float64."""
     arch = vit(48, 2, 3, 16, 80, image=32, patch=8, classes=10, eps=1e-5, qkv_bias=bias)
     config = transformers.ViTConfig(
-        hidden_size=48, num_hidden_layers=2, num_attention_heads=3, intermediate_size=80, image_size=32, patch_size=8,
-        num_labels=10, layer_norm_eps=1e-5, qkv_bias=bias,
-    )  # fmt: skip
+        hidden_size=48,
+        num_hidden_layers=2,
+        num_attention_heads=3,
+        intermediate_size=80,
+        image_size=32,
+        patch_size=8,
+        num_labels=10,
+        layer_norm_eps=1e-5,
+        qkv_bias=bias,
+    )
     images = torch.randn(2, 3, 32, 32, dtype=torch.float64, generator=torch.Generator().manual_seed(3))
     agree(
-        name, "transformers ViTForImageClassification", arch, transformers.ViTForImageClassification(config),
-        hf_vit.entries(arch), lambda ours: ours(images), lambda twin: twin(images).logits,
-    )  # fmt: skip
+        name,
+        "transformers ViTForImageClassification",
+        arch,
+        transformers.ViTForImageClassification(config),
+        hf_vit.entries(arch),
+        lambda ours: ours(images),
+        lambda twin: twin(images).logits,
+    )

@@ -1,8 +1,9 @@
 """Nyströmformer against transformers, weights both ways, and what transformers does otherwise.
 
 Its pseudo-inverse starts from one number for the whole batch; the start per matrix, which is ours, is written there but
-out of reach: the option meant to select it (`inv_coeff_init_option`) reads a key that no configuration has. The tests set
-the attribute behind it. A batch of one sample and one head holds one matrix a layer, and there the two starts are one."""
+out of reach: the option meant to select it (`inv_coeff_init_option`) reads a key that no configuration has. The tests
+set the attribute behind it. A batch of one sample and one head holds one matrix a layer, and there the two starts are
+one."""
 
 from __future__ import annotations
 
@@ -35,10 +36,18 @@ def record(heads: int, head_dim: int, length: int, landmarks: int, conv: int) ->
 def twin(arch: Arch, *, per_matrix: bool = True) -> nn.Module:
     attention, length = arch.stages[0].unit[0][0].op, arch.stages[0].tokens
     config = transformers.NystromformerConfig(
-        vocab_size=97, hidden_size=24, num_hidden_layers=2, num_attention_heads=attention.heads, intermediate_size=40,
-        max_position_embeddings=60, segment_means_seq_len=length, num_landmarks=attention.mix.landmarks,
-        conv_kernel_size=attention.mix.conv, num_labels=5, pad_token_id=0,
-    )  # fmt: skip
+        vocab_size=97,
+        hidden_size=24,
+        num_hidden_layers=2,
+        num_attention_heads=attention.heads,
+        intermediate_size=40,
+        max_position_embeddings=60,
+        segment_means_seq_len=length,
+        num_landmarks=attention.mix.landmarks,
+        conv_kernel_size=attention.mix.conv,
+        num_labels=5,
+        pad_token_id=0,
+    )
     model = transformers.NystromformerForSequenceClassification(config)
     for layer in model.nystromformer.encoder.layer:
         layer.attention.self.init_option = "per matrix" if per_matrix else "original"
@@ -47,23 +56,28 @@ def twin(arch: Arch, *, per_matrix: bool = True) -> nn.Module:
 
 @pytest.mark.parametrize(
     ("name", "arch", "batch", "pad", "per_matrix"),
-    [("nystromformer", record(3, 8, 48, 12, 7), 3, "", True),
-     ("nystromformer_one_matrix", record(1, 24, 48, 12, 7), 1, "", False),
-     ("nystromformer_exact", record(2, 12, 16, 16, 5), 3, "", True),
-     ("nystromformer_exact_padded", record(2, 12, 16, 16, 1), 3, "right", True)],
+    [
+        ("nystromformer", record(3, 8, 48, 12, 7), 3, "", True),
+        ("nystromformer_one_matrix", record(1, 24, 48, 12, 7), 1, "", False),
+        ("nystromformer_exact", record(2, 12, 16, 16, 5), 3, "", True),
+        ("nystromformer_exact_padded", record(2, 12, 16, 16, 1), 3, "right", True),
+    ],
     ids=lambda value: value if isinstance(value, str) else "",
-)  # fmt: skip
+)
 def test_equals_transformers(name: str, arch: Arch, batch: int, pad: str, per_matrix: bool) -> None:
-    """Outputs and gradients in float64. Padding is compared where transformers takes it: with as many landmarks as tokens,
-    and a filter of one tap, because its filter also reads what stands at the padding."""
+    """Outputs and gradients in float64. Padding is compared where transformers takes it: with as many landmarks as
+    tokens, and a filter of one tap, because its filter also reads what stands at the padding."""
     ids, real = tokens(97, batch, arch.stages[0].tokens, pad)
     types = torch.randint(2, ids.shape, generator=torch.Generator().manual_seed(6))
     agree(
-        name, "transformers NystromformerForSequenceClassification", arch, twin(arch, per_matrix=per_matrix),
+        name,
+        "transformers NystromformerForSequenceClassification",
+        arch,
+        twin(arch, per_matrix=per_matrix),
         hf_nystromformer.entries(arch),
         lambda ours: ours(ids, real if pad else None, types),
         lambda theirs: theirs(ids, attention_mask=real.long() if pad else None, token_type_ids=types).logits,
-    )  # fmt: skip
+    )
 
 
 def test_in_transformers_a_sample_depends_on_its_batch_and_here_it_does_not() -> None:

@@ -35,16 +35,37 @@ def test_crammed_bert_equals_its_description(case: str, heads: int, head_dim: in
         return model(ids, mask, at)[rows]
 
     twin = Crammed(97, 48, 2, heads, head_dim, 80, 3 if classify else 0, 56)
-    name = "_".join(filter(None, ("crammed_bert", case.removeprefix("all"), "" if heads == 3 else f"{heads}x{head_dim}")))
-    agree(name, "plain implementation", arch, twin, plain_maps.crammed(arch), ours,
-          lambda model: model(ids, mask, at)[rows])
+    name = "_".join(
+        filter(None, ("crammed_bert", case.removeprefix("all"), "" if heads == 3 else f"{heads}x{head_dim}"))
+    )
+    agree(
+        name,
+        "plain implementation",
+        arch,
+        twin,
+        plain_maps.crammed(arch),
+        ours,
+        lambda model: model(ids, mask, at)[rows],
+    )
 
 
 @pytest.mark.parametrize(("heads", "head_dim"), HEADS)
 def test_tinystories_gpt_equals_its_description(heads: int, head_dim: int) -> None:
     """Heads that do not fill the width, as the original's 12 x 42 in 512, included."""
-    arch = gpt2(52, 2, heads, head_dim, 208, vocab=97, tokens=12, positions=12, tied=False, head_bias=True,
-                qkv_bias=False, relu=True)
+    arch = gpt2(
+        52,
+        2,
+        heads,
+        head_dim,
+        208,
+        vocab=97,
+        tokens=12,
+        positions=12,
+        tied=False,
+        head_bias=True,
+        qkv_bias=False,
+        relu=True,
+    )
     ids, _ = tokens(97, 2, 12)
     run = lambda model: model(ids)  # noqa: E731
     twin = Stories(97, 12, 52, 2, heads, head_dim, 208)

@@ -15,8 +15,11 @@ timm = pytest.importorskip("timm", reason="timm is in the dev extra")
 
 @pytest.mark.parametrize(
     ("name", "twin", "tokens"),
-    [("vit", "vit_tiny_patch16_224", 1), ("deit", "deit_tiny_patch16_224", 1),
-     ("deit_distilled", "deit_tiny_distilled_patch16_224", 2)],
+    [
+        ("vit", "vit_tiny_patch16_224", 1),
+        ("deit", "deit_tiny_patch16_224", 1),
+        ("deit_distilled", "deit_tiny_distilled_patch16_224", 2),
+    ],
 )
 def test_equals_timm(name: str, twin: str, tokens: int) -> None:
     """Outputs and gradients of timm's model, in float64."""

@@ -26,8 +26,9 @@ def pair(aux: bool = True) -> tuple[Arch, nn.Module, torch.Tensor]:
     from timm.models.volo import VOLO
 
     arch = volo(WIDTHS, DEPTHS, HEADS, (8,) * 4, tuple(3 * w for w in WIDTHS), stem=8, image=64, classes=10, aux=aux)
-    theirs = VOLO(DEPTHS, img_size=64, num_classes=10, stem_hidden_dim=8, embed_dims=WIDTHS, num_heads=HEADS,
-                  use_aux_head=aux)
+    theirs = VOLO(
+        DEPTHS, img_size=64, num_classes=10, stem_hidden_dim=8, embed_dims=WIDTHS, num_heads=HEADS, use_aux_head=aux
+    )
     return arch, theirs, torch.randn(2, 3, 64, 64, dtype=torch.float64, generator=torch.Generator().manual_seed(3))
 
 
@@ -65,8 +66,13 @@ def test_outlook_equals_timm_on_any_grid(grid: int) -> None:
     torch.manual_seed(0)
     twin = Twin(24, 3, stride=2).double()
     ours = OutlookAttention(24, Attention(3, 8, qkv_bias=False, mix=Outlook(3, 2)), grid**2).double()
-    names = {"v.weight": "v.weight", "attn.weight": "weights.weight", "attn.bias": "weights.bias",
-             "proj.weight": "out.weight", "proj.bias": "out.bias"}
+    names = {
+        "v.weight": "v.weight",
+        "attn.weight": "weights.weight",
+        "attn.bias": "weights.bias",
+        "proj.weight": "out.weight",
+        "proj.bias": "out.bias",
+    }
     ours.load_state_dict({names[name]: tensor for name, tensor in twin.state_dict().items()})
     x = torch.randn(2, grid, grid, 24, dtype=torch.float64)
     torch.testing.assert_close(ours(x.flatten(1, 2)), twin(x).flatten(1, 2), rtol=1e-12, atol=1e-12)

@@ -18,8 +18,11 @@ timm = pytest.importorskip("timm", reason="timm is in the dev extra")
 
 @pytest.mark.parametrize(
     ("name", "twin", "shape", "patch"),
-    [("xcit", "xcit_tiny_12_p16_224", (192, 4, 48), 16), ("xcit_p8", "xcit_tiny_12_p8_224", (192, 4, 48), 8),
-     ("xcit_m", "xcit_medium_24_p16_224", (512, 8, 64), 16)],
+    [
+        ("xcit", "xcit_tiny_12_p16_224", (192, 4, 48), 16),
+        ("xcit_p8", "xcit_tiny_12_p8_224", (192, 4, 48), 8),
+        ("xcit_m", "xcit_medium_24_p16_224", (512, 8, 64), 16),
+    ],
 )
 def test_equals_timm(name: str, twin: str, shape: tuple[int, int, int], patch: int) -> None:
     """Outputs and gradients of timm's model, in float64."""

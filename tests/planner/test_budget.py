@@ -13,13 +13,22 @@ ORIGINAL = {"params": 86_567_656.0, "flops": 35e9, "memory": 4e9, "kv_cache": 1e
 @pytest.mark.parametrize(
     ("kind", "value", "amount", "relative"),
     [
-        ("params", 0.5, 0.5, True), ("params", "0.5x", 0.5, True), ("params", "50%", 0.5, True),
-        ("params", 40_000_000, 4e7, False), ("params", "40M", 4e7, False), ("params", "1.2b", 1.2e9, False),
-        ("params", "40112872", 40_112_872.0, False), ("flops", "17G", 17e9, False), ("flops", "1.5 TFLOPs", 1.5e12, False),
-        ("memory", "12GB", 12e9, False), ("memory", "8GiB", 8 * 2.0**30, False), ("kv_cache", "200 mb", 2e8, False),
-        ("latency", "5ms", 5e-3, False), ("latency", "0.6x", 0.6, True),
+        ("params", 0.5, 0.5, True),
+        ("params", "0.5x", 0.5, True),
+        ("params", "50%", 0.5, True),
+        ("params", 40_000_000, 4e7, False),
+        ("params", "40M", 4e7, False),
+        ("params", "1.2b", 1.2e9, False),
+        ("params", "40112872", 40_112_872.0, False),
+        ("flops", "17G", 17e9, False),
+        ("flops", "1.5 TFLOPs", 1.5e12, False),
+        ("memory", "12GB", 12e9, False),
+        ("memory", "8GiB", 8 * 2.0**30, False),
+        ("kv_cache", "200 mb", 2e8, False),
+        ("latency", "5ms", 5e-3, False),
+        ("latency", "0.6x", 0.6, True),
     ],
-)  # fmt: skip
+)
 def test_an_amount_is_read(kind: str, value: int | float | str, amount: float, relative: bool) -> None:
     assert parse(kind, value) == (pytest.approx(amount), relative)
 
@@ -27,13 +36,20 @@ def test_an_amount_is_read(kind: str, value: int | float | str, amount: float, r
 @pytest.mark.parametrize(
     ("kind", "value", "says"),
     [
-        ("params", "0.5", "without a unit"), ("params", "half", "no amount of parameters"),
+        ("params", "0.5", "without a unit"),
+        ("params", "half", "no amount of parameters"),
         ("params", 40e6, "a float is a multiple"),
-        ("params", 0, "more than 0"), ("params", "-1M", "no amount"), ("params", True, "write a share"),
-        ("memory", "12", "come in"), ("memory", "12M", "come in b, kb"), ("latency", 5, "absolute"),
-        ("flops", "17GB", "come in"), ("params", "0x", "more than 0"), ("params", float("nan"), "more than 0"),
+        ("params", 0, "more than 0"),
+        ("params", "-1M", "no amount"),
+        ("params", True, "write a share"),
+        ("memory", "12", "come in"),
+        ("memory", "12M", "come in b, kb"),
+        ("latency", 5, "absolute"),
+        ("flops", "17GB", "come in"),
+        ("params", "0x", "more than 0"),
+        ("params", float("nan"), "more than 0"),
     ],
-)  # fmt: skip
+)
 def test_what_is_no_amount_says_what_to_write(kind: str, value: object, says: str) -> None:
     with pytest.raises(UserError, match=says):
         Budget(**{kind: value}).caps(ORIGINAL | {"latency": 0.0})  # type: ignore[arg-type]

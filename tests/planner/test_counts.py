@@ -1,4 +1,5 @@
-"""What a plan says a design costs is what the built module has: parameters and FLOPs exactly, memory within its bounds."""
+"""What a plan says a design costs is what the built module has: parameters and FLOPs exactly, memory within its
+bounds."""
 
 from __future__ import annotations
 
@@ -11,7 +12,17 @@ from manyheads.planner import Budget, Limits, plan
 from tests.models.test_memory import CASES, tracked
 from tests.models.tiny import ORIGINALS, empty
 
-FULL = ("vit_b", "xcit_m24", "tnt_s", "volo_d1", "davit_t", "crammed_bert", "gpt2", "qwen3_0.6b", "nystromformer_listops")
+FULL = (
+    "vit_b",
+    "xcit_m24",
+    "tnt_s",
+    "volo_d1",
+    "davit_t",
+    "crammed_bert",
+    "gpt2",
+    "qwen3_0.6b",
+    "nystromformer_listops",
+)
 
 
 @pytest.mark.parametrize("name", [*FULL, *ORIGINALS])

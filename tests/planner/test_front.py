@@ -19,6 +19,7 @@ from manyheads.planner.judge import tally
 from tests.models.tiny import ORIGINALS
 
 FLAT = f.vit(64, 6, 2, 32, 256, image=32, patch=8, classes=10)
+# fmt: off
 CASES: dict[str, tuple[Arch, Budget, Limits]] = {
     "wide": (FLAT, Budget(params=0.7), Limits(mlp_multiple=32)),
     "narrow": (f.gpt2(64, 5, 2, 32, 256, vocab=100, tokens=512), Budget(params=0.8), Limits(mlp_multiple=64)),
@@ -26,7 +27,8 @@ CASES: dict[str, tuple[Arch, Budget, Limits]] = {
     "grouped": (f.gpt2(64, 4, 4, 16, 128, vocab=100, tokens=64), Budget(params=0.9, kv_cache=0.6),
                 Limits(kv_heads="any", mlp_multiple=32)),
     "staged": (ORIGINALS["davit"], Budget(params=0.8), Limits(mlp_multiple=16, head_dim_multiple=4)),
-}  # fmt: skip
+}
+# fmt: on
 
 
 def every(found: Plan) -> list[tuple[int, int, int]]:
@@ -44,9 +46,16 @@ def test_the_front_is_what_brute_force_finds(name: str) -> None:
     fits = np.all([numbers.costs[cap.kind] <= cap.most for cap in found.caps], axis=0)
     assert found.fitting == fits.sum() > 0
     serious, cautions = tally(numbers)
-    columns = [serious, cautions, *(-s.depth for s in numbers.stages), *(-s.heads for s in numbers.stages),
-               *(-s.head_dim for s in numbers.stages), *(-s.kv_heads for s in numbers.stages),
-               *(-s.mlp for s in numbers.stages), *(np.round(s.log_kappa, 9) for s in numbers.stages)]  # fmt: skip
+    columns = [
+        serious,
+        cautions,
+        *(-s.depth for s in numbers.stages),
+        *(-s.heads for s in numbers.stages),
+        *(-s.head_dim for s in numbers.stages),
+        *(-s.kv_heads for s in numbers.stages),
+        *(-s.mlp for s in numbers.stages),
+        *(np.round(s.log_kappa, 9) for s in numbers.stages),
+    ]
     table = np.stack(columns, axis=1)[fits]
     kept = []
     for row in table:
@@ -56,8 +65,10 @@ def test_the_front_is_what_brute_force_finds(name: str) -> None:
     front = set(zip(*(axis.tolist() for axis in found.spots), strict=True))
     # a smaller MLP with fewer warnings is the one thing the front does not look at: it holds the largest that fits
     assert front <= {tuple(map(int, spot)) for spot in spots[fits]}
-    largest = {(depth, attention): max(m for d, a, m in map(tuple, spots[fits].tolist()) if (d, a) == (depth, attention))
-               for depth, attention, _ in best}  # fmt: skip
+    largest = {
+        (depth, attention): max(m for d, a, m in map(tuple, spots[fits].tolist()) if (d, a) == (depth, attention))
+        for depth, attention, _ in best
+    }
     assert front == {spot for spot in best if spot[2] == largest[spot[:2]]}
 
 
@@ -78,8 +89,10 @@ def test_every_listed_design_fits_and_is_on_the_front(name: str) -> None:
 def test_the_list_is_in_the_stated_order() -> None:
     found = plan(zoo.get("vit_b"), Budget(params=0.5), top=20)
     levels = [[note.level for note in design.warnings] for design in found.designs]
-    keys = [(level.count("serious"), level.count("caution"), round(design.kappa_ratio, 6))
-            for level, design in zip(levels, found.designs, strict=True)]  # fmt: skip
+    keys = [
+        (level.count("serious"), level.count("caution"), round(design.kappa_ratio, 6))
+        for level, design in zip(levels, found.designs, strict=True)
+    ]
     assert keys == sorted(keys)
 
 
@@ -112,7 +125,7 @@ def test_a_tight_budget_is_met_to_the_parameter() -> None:
         (Limits(mlp_multiple=256), lambda a: mlp_dims(a)[0] % 256 == 0),
         (Limits(kv_heads=4), lambda a: a.stages[0].unit[0][0].op.kv_heads == 4),
     ],
-)  # fmt: skip
+)
 def test_limits_are_kept(limits: Limits, holds) -> None:
     found = plan(zoo.get("vit_b"), Budget(params=0.6), limits, top=50)
     assert found.designs

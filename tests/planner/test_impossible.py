@@ -39,8 +39,13 @@ def test_two_budgets_that_only_fit_apart() -> None:
 
 def test_the_sentence_names_budget_least_and_closest() -> None:
     words = plan(zoo.get("vit_b"), Budget(params="1M")).impossible()
-    for text in ("parameters <= 1.00 M (1M)", "parameters cannot come below 5.06 M", "lie outside the layers", "1 layer,",
-                 "Loosen"):  # fmt: skip
+    for text in (
+        "parameters <= 1.00 M (1M)",
+        "parameters cannot come below 5.06 M",
+        "lie outside the layers",
+        "1 layer,",
+        "Loosen",
+    ):
         assert text in words
     together = plan(zoo.get("gpt2"), Budget(params=0.45, kv_cache=0.02)).impossible()
     assert "KV cache" in together
@@ -50,13 +55,18 @@ def test_the_sentence_names_budget_least_and_closest() -> None:
 @pytest.mark.parametrize(
     ("limits", "says"),
     [
-        ({"min_depth": 12}, "leaves no depth to cut"), ({"head_dims": (7,), "policy": "fixed"}, "no heads are left"),
-        ({"heads": (5, 3)}, "fewest and the most"), ({"policy": "wide"}, "write 'fixed'"),
-        ({"mlp": "none"}, "'free' or 'held'"), ({"kv_heads": "all"}, "'keep' or 'any'"), ({"min_depth": 0}, "whole number"),
-        ({"max_depth": 2, "min_depth": 3}, "range"), ({"head_dims": (0,)}, "whole number"),
+        ({"min_depth": 12}, "leaves no depth to cut"),
+        ({"head_dims": (7,), "policy": "fixed"}, "no heads are left"),
+        ({"heads": (5, 3)}, "fewest and the most"),
+        ({"policy": "wide"}, "write 'fixed'"),
+        ({"mlp": "none"}, "'free' or 'held'"),
+        ({"kv_heads": "all"}, "'keep' or 'any'"),
+        ({"min_depth": 0}, "whole number"),
+        ({"max_depth": 2, "min_depth": 3}, "range"),
+        ({"head_dims": (0,)}, "whole number"),
         ({"heads_multiple": 64}, "no heads are left"),
     ],
-)  # fmt: skip
+)
 def test_limits_that_leave_nothing_say_so(limits: dict, says: str) -> None:
     with pytest.raises(UserError, match=says):
         plan(zoo.get("vit_b"), Budget(params=0.5), Limits(**limits))
@@ -64,9 +74,14 @@ def test_limits_that_leave_nothing_say_so(limits: dict, says: str) -> None:
 
 @pytest.mark.parametrize(
     ("settings", "says"),
-    [({"tokens": 64}, "tokens can be set for language models"), ({"batch": 0}, "whole number"),
-     ({"precision": "fp8"}, "'amp'"), ({"top": 0}, "from 1 up"), ({"image": 225}, "patches")],
-)  # fmt: skip
+    [
+        ({"tokens": 64}, "tokens can be set for language models"),
+        ({"batch": 0}, "whole number"),
+        ({"precision": "fp8"}, "'amp'"),
+        ({"top": 0}, "from 1 up"),
+        ({"image": 225}, "patches"),
+    ],
+)
 def test_a_wrong_setting_says_so(settings: dict, says: str) -> None:
     with pytest.raises(UserError, match=says):
         plan(zoo.get("vit_b"), Budget(params=0.5), **settings)

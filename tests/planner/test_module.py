@@ -1,4 +1,5 @@
-"""A user's own module is read: whole where a record can say it, layer by layer elsewhere, and what is not read is said."""
+"""A user's own module is read: whole where a record can say it, layer by layer elsewhere, and what is not read is
+said."""
 
 from __future__ import annotations
 
@@ -18,11 +19,13 @@ from tests.models.tiny import ORIGINALS
 
 WHOLE = ("timm ViT", "timm DeiT", "timm TNT", "timm VOLO", "timm DaViT", "transformers GPT-2")
 # module -> depth, heads, head_dim, key heads, MLP
+# fmt: off
 LAYERS = {
     "torchvision ViT": (2, 2, 16, 2, 64), "nn.TransformerEncoder": (2, 4, 8, 4, 64),
     "nn.TransformerEncoder, tokens first": (2, 4, 8, 4, 64), "transformers BERT": (2, 4, 8, 4, 64),
     "transformers Llama": (2, 4, 8, 2, 64), "transformers Qwen3": (2, 4, 16, 2, 64), "timm EVA": (2, 2, 16, 2, 128),
-}  # fmt: skip
+}
+# fmt: on
 
 
 @pytest.mark.parametrize("name", WHOLE)

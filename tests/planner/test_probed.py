@@ -72,10 +72,13 @@ def test_a_probe_without_detail_gives_kappa_alone(record: dict) -> None:
 
 @pytest.mark.parametrize(
     ("change", "says"),
-    [(lambda r: {"rows": []}, "no probe record"), (lambda r: [], "no probe record"),
-     (lambda r: {"sites": [site | {"heads": 3} for site in r["sites"]]}, "of another model"),
-     (lambda r: {"sites": [site | {"log_kappa": None} for site in r["sites"]]}, "no finite kappa")],
-)  # fmt: skip
+    [
+        (lambda r: {"rows": []}, "no probe record"),
+        (lambda r: [], "no probe record"),
+        (lambda r: {"sites": [site | {"heads": 3} for site in r["sites"]]}, "of another model"),
+        (lambda r: {"sites": [site | {"log_kappa": None} for site in r["sites"]]}, "no finite kappa"),
+    ],
+)
 def test_a_record_of_something_else_is_refused(record: dict, change, says: str) -> None:
     with pytest.raises(UserError, match=says):
         plan(ARCH, Budget(params=0.8), LIMITS, probe=change(record))

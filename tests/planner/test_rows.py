@@ -17,6 +17,7 @@ from manyheads.arch.spec import Arch, attentions
 from manyheads.planner import Budget, Design, Limits, Plan, plan
 
 # pair -> the warnings that its lean design deserves
+# fmt: off
 DESERVES: dict[str, set[str]] = {
     "crammed_bert": {"split", "shallow_rank"},
     "gpt2": {"split", "shallow_rank", "vocabulary"},
@@ -28,7 +29,8 @@ DESERVES: dict[str, set[str]] = {
     "volo_d3": {"narrow", "split", "shallow_rank", "thin", "kernel"},
     "volo_d4": {"narrow", "split", "shallow_rank", "thin", "kernel"},
     "davit_b": {"split", "shallow_rank", "thin", "kernel"}, "davit_l": {"split", "shallow_rank", "thin", "kernel"},
-}  # fmt: skip
+}
+# fmt: on
 
 
 def pair(name: str) -> tuple[Arch, Arch, int]:

@@ -24,6 +24,7 @@ def judged(original: Arch, tokens: int | None = None, **edits) -> Design:
     return plan(original, Budget(params=10.0), tokens=tokens).judge(redesign(original, **edits))
 
 
+# fmt: off
 CASES: dict[str, tuple[Design, set[str]]] = {
     "the paper's": (judged(VIT, depth=7, heads=16, mlp_dim=1536), set()),
     "at the peak": (judged(GPT, depth=6, heads=16), {"peak"}),
@@ -42,7 +43,8 @@ CASES: dict[str, tuple[Design, set[str]]] = {
     "odd heads": (judged(VIT, depth=7, heads=16, head_dim=60), {"kernel", "shallow_rank"}),
     "across the peak": (judged(LLAMA, tokens=4096, depth=8, heads=96), {"worse", "grouped", "untried"}),
     "for nothing": (judged(f.vit(768, 12, 12, 64, 3072, image=32, patch=16), depth=8, heads=13), {"unchanged"}),
-}  # fmt: skip
+}
+# fmt: on
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -74,8 +76,16 @@ def test_a_saving_that_is_mostly_the_vocabulary_is_told_in_layers() -> None:
 
 def test_reasons_are_the_same_things_about_every_design() -> None:
     design = CASES["the paper's"][0]
-    assert [note.code for note in design.reasons] == ["depth", "heads", "place", "kappa", "rank", "shares", "long_context",
-                                                      "gain"]  # fmt: skip
+    assert [note.code for note in design.reasons] == [
+        "depth",
+        "heads",
+        "place",
+        "kappa",
+        "rank",
+        "shares",
+        "long_context",
+        "gain",
+    ]
     numbers = {note.code: note.numbers for note in design.reasons}
     before, now = (math.exp(gaussian_log_kappa(197, inner).mean) for inner in (768, 1024))
     assert numbers["kappa"] == pytest.approx({"kappa": now, "before": before, "ratio": now / before})

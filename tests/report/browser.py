@@ -1,4 +1,5 @@
-"""A real Chromium, driven through its own debugging pipe: pages are opened, keys pressed, numbers read, pictures taken."""
+"""A real Chromium, driven through its own debugging pipe: pages are opened, keys pressed, numbers read, pictures
+taken."""
 
 from __future__ import annotations
 
@@ -15,7 +16,12 @@ from typing import Any
 
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 PATIENCE = 60.0
-KEYS = {"Enter": ("Enter", 13, "\r"), "Space": (" ", 32, " "), "ArrowRight": ("ArrowRight", 39, ""), "Tab": ("Tab", 9, "")}
+KEYS = {
+    "Enter": ("Enter", 13, "\r"),
+    "Space": (" ", 32, " "),
+    "ArrowRight": ("ArrowRight", 39, ""),
+    "Tab": ("Tab", 9, ""),
+}
 
 
 class Browser:
@@ -31,10 +37,22 @@ class Browser:
             os.dup2(high[1], 4)
 
         self._process = subprocess.Popen(
-            [CHROMIUM, "--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--remote-debugging-pipe",
-             "--no-first-run", "--hide-scrollbars", f"--user-data-dir={profile}"],
-            preexec_fn=ends, pass_fds=(3, 4), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-        )  # fmt: skip
+            [
+                CHROMIUM,
+                "--headless",
+                "--no-sandbox",
+                "--disable-gpu",
+                "--disable-dev-shm-usage",
+                "--remote-debugging-pipe",
+                "--no-first-run",
+                "--hide-scrollbars",
+                f"--user-data-dir={profile}",
+            ],
+            preexec_fn=ends,
+            pass_fds=(3, 4),
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
         for end in (there, back, *high):
             os.close(end)
         os.set_blocking(self._in, False)
@@ -89,7 +107,9 @@ class Browser:
                 return answer
             self._waiting.append(message)
 
-    def open(self, page: Path, *, width: int = 1280, height: int = 900, dark: bool = False, phone: bool = False) -> None:
+    def open(
+        self, page: Path, *, width: int = 1280, height: int = 900, dark: bool = False, phone: bool = False
+    ) -> None:
         """Open a file on a screen of this size, light or dark, and wait until it has loaded."""
         self._session = None
         target = self.send("Target.createTarget", url="about:blank")["targetId"]
@@ -97,8 +117,10 @@ class Browser:
         for domain in ("Page", "Runtime", "Log"):
             self.send(f"{domain}.enable")
         self.send("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=phone)
-        self.send("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme",
-                                                           "value": "dark" if dark else "light"}])  # fmt: skip
+        self.send(
+            "Emulation.setEmulatedMedia",
+            features=[{"name": "prefers-color-scheme", "value": "dark" if dark else "light"}],
+        )
         self.complaints.clear()
         self._waiting.clear()
         self.send("Page.navigate", url=page.as_uri())
@@ -117,13 +139,21 @@ class Browser:
         """Press and let go of a key, as a keyboard does."""
         name, code, text = KEYS[key]
         for kind in ("keyDown", "keyUp"):
-            self.send("Input.dispatchKeyEvent", type=kind, key=name, code=key, windowsVirtualKeyCode=code,
-                      text=text if kind == "keyDown" else "")  # fmt: skip
+            self.send(
+                "Input.dispatchKeyEvent",
+                type=kind,
+                key=name,
+                code=key,
+                windowsVirtualKeyCode=code,
+                text=text if kind == "keyDown" else "",
+            )
 
     def click(self, selector: str) -> None:
         """Click in the middle of an element with the mouse."""
-        x, y = self.run(f"""const e = document.querySelector({json.dumps(selector)}); e.scrollIntoView({{block: "center"}});
+        x, y = (
+            self.run(f"""const e = document.querySelector({json.dumps(selector)}); e.scrollIntoView({{block: "center"}});
           const box = e.getBoundingClientRect(); return [box.x + box.width / 2, box.y + box.height / 2];""")
+        )
         for kind in ("mousePressed", "mouseReleased"):
             self.send("Input.dispatchMouseEvent", type=kind, x=x, y=y, button="left", clickCount=1)
 

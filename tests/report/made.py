@@ -19,25 +19,47 @@ def metrics(top1: float, points: int = EVALUATIONS) -> list[dict[str, object]]:
     out: list[dict[str, object]] = []
     for i in range(1, points + 1):
         out.append({"kind": "train", "step": 10 * i, "samples": 640 * i, "loss": 2.3 / i, "lr": 1e-3})
-        out.append({"kind": "eval", "step": 10 * i, "samples": 640 * i, "loss": 2.3 / i, "top1": top1 * (1 - 0.5 / i)
-                    if i < points else top1})  # fmt: skip
+        out.append(
+            {
+                "kind": "eval",
+                "step": 10 * i,
+                "samples": 640 * i,
+                "loss": 2.3 / i,
+                "top1": top1 * (1 - 0.5 / i) if i < points else top1,
+            }
+        )
     return out
 
 
 def spectra(log_kappa: float, layers: int = 3, points: int = EVALUATIONS) -> list[dict[str, object]]:
     """kappa that falls to exp(log_kappa), with a little to each layer."""
     middle = (layers - 1) / 2
-    return [{"step": 10 * i, "kind": "softmax", "layer": layer, "gaussian_log_kappa": 1.0,
-             "mean_kappa": math.exp(log_kappa + 1), "head_correlation": None,
-             "log_kappa": log_kappa + (points - i) / 5 + layer - middle}
-            for i in range(points + 1) for layer in range(layers)]  # fmt: skip
+    return [
+        {
+            "step": 10 * i,
+            "kind": "softmax",
+            "layer": layer,
+            "gaussian_log_kappa": 1.0,
+            "mean_kappa": math.exp(log_kappa + 1),
+            "head_correlation": None,
+            "log_kappa": log_kappa + (points - i) / 5 + layer - middle,
+        }
+        for i in range(points + 1)
+        for layer in range(layers)
+    ]
 
 
 def result(top1: float, seconds: float) -> dict[str, object]:
     """What training writes last."""
-    return {"score": {"loss": 0.5, "top1": top1}, "better": ["top1", "up"], "best": {"top1": top1, "step": 100},
-            "steps": 100, "samples": 6400, "timing": {"seconds": seconds, "rate": 640.0, "unit": "images/s"},
-            "machine": MACHINE}  # fmt: skip
+    return {
+        "score": {"loss": 0.5, "top1": top1},
+        "better": ["top1", "up"],
+        "best": {"top1": top1, "step": 100},
+        "steps": 100,
+        "samples": 6400,
+        "timing": {"seconds": seconds, "rate": 640.0, "unit": "images/s"},
+        "machine": MACHINE,
+    }
 
 
 def finish(path: Path, spec: RunSpec, top1: float, log_kappa: float = 5.0, seconds: float = 12.0) -> Run:

@@ -34,17 +34,24 @@ def section(root: Path, result: dict[str, Any], task: dict[str, Any]) -> Section
     return gather(root, {"demo": FOUR}).sections[0]
 
 
-@pytest.mark.parametrize(("result", "task", "error"), [
-    ({"held_out": 400}, {}, math.sqrt(0.8 * 0.2 / 400)),
-    ({"held_out": 400}, {"test_limit": 100}, math.sqrt(0.8 * 0.2 / 400)),
-    ({}, {"test_limit": 100}, math.sqrt(0.8 * 0.2 / 100)),
-    ({"better": ["accuracy", "up"], "score": {"accuracy": 0.7, "standard_error": 0.03}}, {}, 0.03),
-    ({"better": ["accuracy", "up"], "score": {"accuracy": 0.7}, "held_out": 400}, {}, None),
-    ({"better": ["loss", "down"], "score": {"loss": 0.7}, "held_out": 400}, {}, None),
-    ({"held_out": True}, {}, None), ({"held_out": "many"}, {}, None), ({}, {}, None),
-], ids=["stated", "stated_not_asked", "asked", "of_the_task", "several_answers", "a_loss", "true", "words", "none"])
-def test_an_accuracy_has_its_binomial_error(tmp_path: Path, result: dict[str, Any], task: dict[str, Any],
-                                            error: float | None) -> None:  # fmt: skip
+@pytest.mark.parametrize(
+    ("result", "task", "error"),
+    [
+        ({"held_out": 400}, {}, math.sqrt(0.8 * 0.2 / 400)),
+        ({"held_out": 400}, {"test_limit": 100}, math.sqrt(0.8 * 0.2 / 400)),
+        ({}, {"test_limit": 100}, math.sqrt(0.8 * 0.2 / 100)),
+        ({"better": ["accuracy", "up"], "score": {"accuracy": 0.7, "standard_error": 0.03}}, {}, 0.03),
+        ({"better": ["accuracy", "up"], "score": {"accuracy": 0.7}, "held_out": 400}, {}, None),
+        ({"better": ["loss", "down"], "score": {"loss": 0.7}, "held_out": 400}, {}, None),
+        ({"held_out": True}, {}, None),
+        ({"held_out": "many"}, {}, None),
+        ({}, {}, None),
+    ],
+    ids=["stated", "stated_not_asked", "asked", "of_the_task", "several_answers", "a_loss", "true", "words", "none"],
+)
+def test_an_accuracy_has_its_binomial_error(
+    tmp_path: Path, result: dict[str, Any], task: dict[str, Any], error: float | None
+) -> None:
     found = section(tmp_path, result, task)
     row = table(found, full=True)[0]
     assert (row["binomial"].key if "binomial" in row else None) == (None if error is None else pytest.approx(error))
@@ -75,5 +82,9 @@ def test_what_an_arm_is_comes_before_many_kinds_of_kappa(tmp_path: Path) -> None
     path = found.runs[0].path / "spectra.jsonl"
     path.write_text(path.read_text() + path.read_text().replace("softmax", "window"))
     heads = list(table(gather(tmp_path, {"demo": FOUR}).sections[0])[0])
-    assert heads[heads.index("seeds") + 1 :][:4] == ["kappa, softmax", "Gaussian, softmax", "kappa, window",
-                                                    "Gaussian, window"]  # fmt: skip
+    assert heads[heads.index("seeds") + 1 :][:4] == [
+        "kappa, softmax",
+        "Gaussian, softmax",
+        "kappa, window",
+        "Gaussian, window",
+    ]

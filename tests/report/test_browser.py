@@ -1,4 +1,5 @@
-"""The page in a real browser: no errors, light and dark, keyboard, phone, sorting, saving, and an explorer that moves."""
+"""The page in a real browser: no errors, light and dark, keyboard, phone, sorting, saving, and an explorer that
+moves."""
 
 from __future__ import annotations
 
@@ -82,7 +83,10 @@ def test_a_header_sorts_by_keyboard_and_by_mouse_and_says_so(browser: Browser, p
     assert browser.run(f"return {HEAD}.closest('th').getAttribute('aria-sort')") == "ascending"
     browser.run(f"{HEAD}.id = 'wanted'")
     browser.click("#wanted")
-    assert browser.run(f"return [{NAMES}[0], {HEAD}.closest('th').getAttribute('aria-sort')]") == ["original", "descending"]
+    assert browser.run(f"return [{NAMES}[0], {HEAD}.closest('th').getAttribute('aria-sort')]") == [
+        "original",
+        "descending",
+    ]
 
 
 def test_empty_cells_sort_last_both_ways(browser: Browser, page: Path) -> None:
@@ -120,7 +124,9 @@ def test_nothing_is_wider_than_a_phone(browser: Browser, page: Path) -> None:
     assert smallest > 9  # pixels: what is written in a figure can be read
 
 
-def test_nothing_written_in_a_figure_covers_another_or_lies_outside(browser: Browser, page: Path, tmp_path: Path) -> None:
+def test_nothing_written_in_a_figure_covers_another_or_lies_outside(
+    browser: Browser, page: Path, tmp_path: Path
+) -> None:
     """On the page and on one where the names of several arms want the same row, just above the axis."""
     quick(tmp_path / "runs", EXPERIMENTS["rank_positions"], "smoke", lambda spec: 0.5 + 0.1 * (spec.label["order"] > 2))
     write(tmp_path / "runs", tmp_path / "page.html")
@@ -188,8 +194,12 @@ def test_figures_are_saved_as_svg_and_png_with_title_and_legend(browser: Browser
     texts = browser.run("return [...document.querySelectorAll('figure')].map(picture)")
     for text in texts:
         assert ElementTree.fromstring(text).tag.endswith("svg")
-    written = {words[0]: words for words in ([e.text or "" for e in ElementTree.fromstring(text).iter() if
-                                              e.tag.endswith("text")] for text in texts)}  # fmt: skip
+    written = {
+        words[0]: words
+        for words in (
+            [e.text or "" for e in ElementTree.fromstring(text).iter() if e.tag.endswith("text")] for text in texts
+        )
+    }
     assert written["top1 over heads"][-2:] == ["depth 4", "depth 2"]  # the legend comes last
     assert written["kappa by layer"][-8:] == [arm.name for arm in GRID.setting("small").arms]
     data = browser.run("""const blob = await png(document.querySelector("figure")), reader = new FileReader();
@@ -206,8 +216,11 @@ def test_buttons_hand_over_files_without_a_network(browser: Browser, page: Path)
       for (const kind of ["csv", "svg", "png"]) document.querySelector(`[data-get=${kind}]`).click();
       await new Promise(done => { const wait = () => given.length > 2 ? done() : setTimeout(wait, 20); wait(); });
       return given;""")
-    assert sorted(names) == [["Claims.csv", "blob:"], ["demo_small_top1_over_steps.png", "blob:"],
-                             ["demo_small_top1_over_steps.svg", "blob:"]]  # fmt: skip
+    assert sorted(names) == [
+        ["Claims.csv", "blob:"],
+        ["demo_small_top1_over_steps.png", "blob:"],
+        ["demo_small_top1_over_steps.svg", "blob:"],
+    ]
 
 
 def test_sliders_move_numbers_warnings_and_the_command(browser: Browser, page: Path) -> None:
@@ -238,8 +251,12 @@ def test_costs_on_the_page_are_those_of_the_record_to_the_last_unit(browser: Bro
     found = browser.run(f"return {json.dumps(cases)}.map(dials => design(MODELS[{json.dumps(name)}], dials))")
     for case, told in zip(cases, found, strict=True):
         arch = built(name, case)
-        expected = [params(arch).total, params(arch).non_embedding, forward_flops(arch),
-                    training_bytes(arch, case["batch"], "amp", True)]  # fmt: skip
+        expected = [
+            params(arch).total,
+            params(arch).non_embedding,
+            forward_flops(arch),
+            training_bytes(arch, case["batch"], "amp", True),
+        ]
         assert [told[key] for key in ("params", "non_embedding", "flops", "memory")] == expected, case
         tokens, inner = arch.stages[editable(arch)[0]].tokens, case["heads"] * case["head_dim"]
         assert told["log_kappa"] == pytest.approx(gaussian_log_kappa(tokens, inner).mean, rel=1e-12, abs=1e-12)

@@ -61,11 +61,15 @@ def test_a_row_has_effect_interval_printed_effect_basis_seeds_and_verdict(tmp_pa
 
 def test_scales_stand_apart_and_smoke_claims_nothing(tmp_path: Path) -> None:
     entries = ledger(sections(tmp_path, "smoke", "small"))
-    words = [(entry.section.scale, row[2].text) for entry, row in zip(entries, evidence_table(entries).rows, strict=True)]
+    words = [
+        (entry.section.scale, row[2].text) for entry, row in zip(entries, evidence_table(entries).rows, strict=True)
+    ]
     assert [scale for scale, _ in words] == ["small", "smoke"] * 4
     assert {word for scale, word in words if scale == "smoke"} == {"smoke: claims nothing"}
-    assert tally(entries) == ("8 comparisons speak of 4 of 27 claims. At scale small: holds 3, within noise 1. At scale "
-                              "smoke, which claims nothing: 4.")  # fmt: skip
+    assert tally(entries) == (
+        "8 comparisons speak of 4 of 27 claims. At scale small: holds 3, within noise 1. At scale "
+        "smoke, which claims nothing: 4."
+    )
 
 
 def test_a_claim_has_one_row_with_what_each_scale_found(tmp_path: Path) -> None:
@@ -85,20 +89,29 @@ def test_a_claim_has_one_row_with_what_each_scale_found(tmp_path: Path) -> None:
 
 
 def test_comparisons_that_came_out_alike_are_counted_and_others_stand_beside_them(tmp_path: Path) -> None:
-    pairs = (*FOUR.comparisons, Comparison("split", "original", "no_loss", 0.01, claim="L9"),
-             Comparison("depth_only", "original", "no_loss", 0.01, claim="L9"))  # fmt: skip
+    pairs = (
+        *FOUR.comparisons,
+        Comparison("split", "original", "no_loss", 0.01, claim="L9"),
+        Comparison("depth_only", "original", "no_loss", 0.01, claim="L9"),
+    )
     known = {"demo": replace(FOUR, comparisons=pairs)}
     rows = {row[0].text: row[2].text for row in claims_table(ledger(sections(tmp_path, "small", known=known))).rows}
     assert rows["L9"] == "small: holds x2; small: does not hold"
 
 
-@pytest.mark.parametrize(("expect", "margin", "better", "sides"), [
-    ("more", 0.1, "up", [(0.1, float("inf"))]), ("less", 0.0, "up", [(float("-inf"), 0.0)]),
-    ("no_loss", 0.1, "up", [(-0.1, float("inf"))]), ("no_loss", 0.1, "down", [(float("-inf"), 0.1)]),
-    ("differ", 0.1, "up", [(float("-inf"), -0.1), (0.1, float("inf"))]),
-])  # fmt: skip
-def test_the_shaded_side_is_where_the_claim_holds(tmp_path: Path, expect: str, margin: float, better: str,
-                                                  sides: list[tuple[float, float]]) -> None:  # fmt: skip
+@pytest.mark.parametrize(
+    ("expect", "margin", "better", "sides"),
+    [
+        ("more", 0.1, "up", [(0.1, float("inf"))]),
+        ("less", 0.0, "up", [(float("-inf"), 0.0)]),
+        ("no_loss", 0.1, "up", [(-0.1, float("inf"))]),
+        ("no_loss", 0.1, "down", [(float("-inf"), 0.1)]),
+        ("differ", 0.1, "up", [(float("-inf"), -0.1), (0.1, float("inf"))]),
+    ],
+)
+def test_the_shaded_side_is_where_the_claim_holds(
+    tmp_path: Path, expect: str, margin: float, better: str, sides: list[tuple[float, float]]
+) -> None:
     item = verdicts(sections(tmp_path, "small")[0])[0]
     other = replace(item, pair=Comparison("lean", "original", expect, margin), better=better)  # type: ignore[arg-type]
     assert wanted(other) == sides
@@ -118,9 +131,19 @@ def test_an_effect_of_one_seed_has_no_interval(tmp_path: Path) -> None:
 
 
 def test_a_metric_may_be_any_number_that_a_probe_writes() -> None:
-    layers = [{"step": step, "kind": "softmax", "layer": layer, "log_kappa": 1.0 + layer, "mean_kappa": 10.0 * step + layer,
-               "detail": {"mlp_hidden_kappa": 4.0 + 2 * layer, "entropy": None}, "reliable": True}
-              for step in (0, 7) for layer in (0, 1)]  # fmt: skip
+    layers = [
+        {
+            "step": step,
+            "kind": "softmax",
+            "layer": layer,
+            "log_kappa": 1.0 + layer,
+            "mean_kappa": 10.0 * step + layer,
+            "detail": {"mlp_hidden_kappa": 4.0 + 2 * layer, "entropy": None},
+            "reliable": True,
+        }
+        for step in (0, 7)
+        for layer in (0, 1)
+    ]
     last = by_kind(layers)["softmax"].last
     assert last["mean_kappa"] == 70.5
     assert last["detail.mlp_hidden_kappa"] == 5.0

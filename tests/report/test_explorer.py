@@ -72,12 +72,15 @@ def test_costs_are_those_of_the_record_to_the_last_unit(name: str) -> None:
     for case, told in zip(cases, found, strict=True):
         arch = built(name, case)
         expected = {
-            "params": params(arch).total, "non_embedding": params(arch).non_embedding, "flops": forward_flops(arch),
+            "params": params(arch).total,
+            "non_embedding": params(arch).non_embedding,
+            "flops": forward_flops(arch),
             "kv": kv_bytes(arch),
             "memory": training_bytes(arch, case["batch"], "amp", True),
             "memory_fp32": training_bytes(arch, case["batch"], "fp32", False),
-            "head_layers": head_layers(arch), "tokens": arch.stages[editable(arch)[0]].tokens,
-        }  # fmt: skip
+            "head_layers": head_layers(arch),
+            "tokens": arch.stages[editable(arch)[0]].tokens,
+        }
         assert {key: told[key] for key in expected} == expected, case
 
 
@@ -103,10 +106,13 @@ def test_warnings_and_policy_are_the_planners(name: str) -> None:
     from manyheads.planner.use import Use
 
     cases = turned(name, 60)
-    found = javascript(f"""const model = MODELS[{json.dumps(name)}];
+    found = javascript(
+        f"""const model = MODELS[{json.dumps(name)}];
       return {json.dumps(cases)}.map(dials => {{
         const now = design(model, dials), was = original(model, dials);
-        return [warnings(now, was, model.softmax).map(one => [one.code, one.level]), policy(now, was)]; }});""", name)
+        return [warnings(now, was, model.softmax).map(one => [one.code, one.level]), policy(now, was)]; }});""",
+        name,
+    )
     seen = set()
     for case, (told, kind) in zip(cases, found, strict=True):
         was, now = built(name, case, redesigned=False), built(name, case)

@@ -1,4 +1,5 @@
-"""Figures: the axis is what the arms differ in, the paper's values are drawn in, and files hold the same as the page."""
+"""Figures: the axis is what the arms differ in, the paper's values are drawn in, and files hold the same as the
+page."""
 
 from __future__ import annotations
 
@@ -30,11 +31,20 @@ BASE = vit(24, 4, 2, 12, 48, image=8, patch=4, channels=1, classes=10)
 
 def grid(**printed: float) -> Experiment:
     """Heads against depth, as the first paper's Figure 3 has it."""
-    arms = tuple(Arm(f"L{depth}_h{heads}", redesign(BASE, depth=depth, heads=heads)) for depth in (4, 2)
-                 for heads in (1, 2, 4, 8))  # fmt: skip
+    arms = tuple(
+        Arm(f"L{depth}_h{heads}", redesign(BASE, depth=depth, heads=heads))
+        for depth in (4, 2)
+        for heads in (1, 2, 4, 8)
+    )
     setting = replace(DEMO.setting("smoke"), arms=arms, seeds=(0, 1, 2))
-    return Experiment("grid", "Heads and depth", "Which?", {"small": setting, "paper": setting},
-                      (Comparison("L2_h8", "L4_h2", "more", claim="L6"),), printed)  # fmt: skip
+    return Experiment(
+        "grid",
+        "Heads and depth",
+        "Which?",
+        {"small": setting, "paper": setting},
+        (Comparison("L2_h8", "L4_h2", "more", claim="L6"),),
+        printed,
+    )
 
 
 def made(root: Path, experiment: Experiment, top1: float = 0.5) -> Section:
@@ -54,13 +64,22 @@ def test_the_axis_is_what_has_the_most_values_and_the_rest_names_the_lines(tmp_p
     assert found.places["L2_h8"] == 8
 
 
-@pytest.mark.parametrize(("name", "scale", "x", "lines"), [
-    ("rank_fig1", "small", "head_dim", [f"depth {depth}, inner {inner}" for depth in (1, 3) for inner in (64, 512)]),
-    ("rank_axes", "small", "head_dim", ["inner 64", "inner 128", "inner 256"]),
-    ("demo", "smoke", None, []),
-])  # fmt: skip
-def test_it_is_found_in_experiments_that_say_nothing_of_it(tmp_path: Path, name: str, scale: str, x: str | None,
-                                                           lines: list[str]) -> None:  # fmt: skip
+@pytest.mark.parametrize(
+    ("name", "scale", "x", "lines"),
+    [
+        (
+            "rank_fig1",
+            "small",
+            "head_dim",
+            [f"depth {depth}, inner {inner}" for depth in (1, 3) for inner in (64, 512)],
+        ),
+        ("rank_axes", "small", "head_dim", ["inner 64", "inner 128", "inner 256"]),
+        ("demo", "smoke", None, []),
+    ],
+)
+def test_it_is_found_in_experiments_that_say_nothing_of_it(
+    tmp_path: Path, name: str, scale: str, x: str | None, lines: list[str]
+) -> None:
     quick(tmp_path, EXPERIMENTS[name], scale, lambda spec: 0.5)
     found = sweep(gather(tmp_path, EXPERIMENTS).sections[0].arms)
     assert (found.x if found else None) == x
@@ -83,7 +102,9 @@ def test_what_the_paper_printed_for_larger_designs_is_not_drawn_at_the_size_of_o
     found = {figure.chart.title: figure for figure in figures(made(tmp_path, replace(experiment, settings=settings)))}
     assert sum(dot.hollow for dot in found["top1 over heads"].chart.dots) == 2  # of as many heads
     assert not any(dot.hollow for dot in found["top1 against parameters"].chart.dots)
-    assert "The paper printed 55.0 % to 60.0 %, for designs of another size." in found["top1 against parameters"].caption
+    assert (
+        "The paper printed 55.0 % to 60.0 %, for designs of another size." in found["top1 against parameters"].caption
+    )
 
 
 def test_names_are_written_beside_marks_only_where_none_would_cover_another(tmp_path: Path) -> None:

@@ -1,4 +1,5 @@
-"""The page: numbers that are the runs' own, verdicts that are earned, damage that is listed, and nothing from outside."""
+"""The page: numbers that are the runs' own, verdicts that are earned, damage that is listed, and nothing from
+outside."""
 
 from __future__ import annotations
 
@@ -25,9 +26,15 @@ from manyheads.runs import Run, RunSpec
 
 from .made import comparison, finish, many, put, quick
 
-TOP1 = {"original": [0.850, 0.854, 0.846, 0.851], "lean": [0.848, 0.853, 0.846, 0.849],
-        "depth_only": [0.800, 0.805, 0.795, 0.801], "split": [0.849, 0.850, 0.847, 0.852]}  # fmt: skip
-FOUR = replace(DEMO, settings={"small": replace(DEMO.setting("smoke"), seeds=(0, 1, 2, 3)), "smoke": DEMO.setting("smoke")})
+TOP1 = {
+    "original": [0.850, 0.854, 0.846, 0.851],
+    "lean": [0.848, 0.853, 0.846, 0.849],
+    "depth_only": [0.800, 0.805, 0.795, 0.801],
+    "split": [0.849, 0.850, 0.847, 0.852],
+}
+FOUR = replace(
+    DEMO, settings={"small": replace(DEMO.setting("smoke"), seeds=(0, 1, 2, 3)), "smoke": DEMO.setting("smoke")}
+)
 KNOWN = {"demo": FOUR}
 VOID = {"meta", "br", "input", "path"}
 
@@ -82,9 +89,20 @@ def test_the_table_has_what_each_arm_reaches_costs_and_is(tmp_path: Path) -> Non
     section = gather(tmp_path, KNOWN).sections[0]
     rows = {row["arm"].text: {head: cell.text for head, cell in row.items()} for row in table(section)}
     assert list(rows) == ["original", "lean", "depth_only", "split"]
-    assert rows["lean"] == {"arm": "lean", "top1": "84.9 ± 0.3 %", "parameters": "155.3 k", "FLOPs": "5.56 M",
-                            "seconds": "12 s", "kappa": "55.4", "Gaussian": "2.72", "layers": "3", "heads": "8 x 16",
-                            "inner": "128", "seeds": "4", "loss": "0.5 ± 0"}  # fmt: skip
+    assert rows["lean"] == {
+        "arm": "lean",
+        "top1": "84.9 ± 0.3 %",
+        "parameters": "155.3 k",
+        "FLOPs": "5.56 M",
+        "seconds": "12 s",
+        "kappa": "55.4",
+        "Gaussian": "2.72",
+        "layers": "3",
+        "heads": "8 x 16",
+        "inner": "128",
+        "seeds": "4",
+        "loss": "0.5 ± 0",
+    }
     assert rows["original"]["kappa"] == "410"
 
 
@@ -102,7 +120,9 @@ def test_two_seeds_decide_nothing_and_the_page_says_so(tmp_path: Path) -> None:
     _, text = made(tmp_path, "smoke")
     page = (tmp_path / "page.html").read_text()
     assert not re.search('class="badge (yes|no|noise|open)"', page)
-    assert page.count('class="badge smoke"') == 12  # of four claims, of their comparisons, and of those in their section
+    assert (
+        page.count('class="badge smoke"') == 12
+    )  # of four claims, of their comparisons, and of those in their section
     assert "2 seeds an arm allow hardly any claim" in text
     assert "4 comparisons speak of 4 of 27 claims. At scale smoke, which claims nothing: 4." in text
     assert "demo smoke: claims nothing" in text
@@ -128,7 +148,9 @@ def test_the_page_needs_nothing_from_outside_and_its_links_lead_somewhere(tmp_pa
 
 def test_machine_versions_seeds_and_command_are_there(tmp_path: Path) -> None:
     _, text = made(tmp_path)
-    assert "device a made-up <machine>, threads 1, torch 2.11 (16 runs)" in text  # escaped on the page, whole to the reader
+    assert (
+        "device a made-up <machine>, threads 1, torch 2.11 (16 runs)" in text
+    )  # escaped on the page, whole to the reader
     assert "manyheads demo" in text
     assert f"manyheads report {tmp_path / 'runs'} --out {tmp_path / 'page.html'}" in text
     assert "split 3 done 85.2 % 12 s split-s3" in text
@@ -205,7 +227,9 @@ def test_runs_of_no_experiment_are_grouped_by_what_they_are(tmp_path: Path) -> N
     finish(tmp_path / "deep" / "mine-s5", RunSpec(spec.arch, spec.task, spec.recipe | {"lr": 1.0}, 5), 0.9)
     section = gather(tmp_path, {}).sections[0]
     assert {arm.name: len(arm.runs) for arm in section.arms} == {"mine": 1, "mine (mine-s0)": 2}
-    assert all(line.startswith("kappa at the end: 54.6 to 54.6 times") for line in conclusion(section))  # and nothing else
+    assert all(
+        line.startswith("kappa at the end: 54.6 to 54.6 times") for line in conclusion(section)
+    )  # and nothing else
 
 
 def test_a_number_that_json_does_not_have_leaves_a_gap(tmp_path: Path) -> None:

@@ -38,6 +38,10 @@ def test_the_page_does_not_say_it_either(tmp_path: Path) -> None:
 
 def test_a_page_takes_neither_torch_nor_numpy(tmp_path: Path) -> None:
     comparison(tmp_path / "runs", FOUR, "small", TOP1)
-    done = subprocess.run([sys.executable, "-c", LIGHT, str(tmp_path / "runs"), str(tmp_path / "page.html")],
-                          capture_output=True, text=True, check=True)  # fmt: skip
+    done = subprocess.run(
+        [sys.executable, "-c", LIGHT, str(tmp_path / "runs"), str(tmp_path / "page.html")],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
     assert json.loads(done.stdout) == []

@@ -173,7 +173,10 @@ with run.locked():
     run.finish({"top1": 1.0})
 """
     told = done(start(code, tmp_path / "run")).splitlines()
-    assert ["metrics.jsonl cannot be written: File too large" in told[0], "result.json cannot" in told[1]] == [True, True]
+    assert ["metrics.jsonl cannot be written: File too large" in told[0], "result.json cannot" in told[1]] == [
+        True,
+        True,
+    ]
     run = Run.open(tmp_path / "run")
     assert (run.state, run.result, len(run.metrics.read())) == ("done", {"top1": 1.0}, 2)
 
@@ -206,7 +209,9 @@ except UserError as error:
     assert all("cannot be written: Read-only file system" in sentence for sentence in told)
 
 
-def test_an_interrupt_between_two_parts_of_a_line_leaves_no_part(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_interrupt_between_two_parts_of_a_line_leaves_no_part(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     import os
 
     run = Run.create(tmp_path / "run", spec())

@@ -37,10 +37,20 @@ def test_all_kinds_are_listed_and_nothing_raises(tmp_path: Path) -> None:
 
     found = {item.path.relative_to(tmp_path).as_posix(): item for item in find(tmp_path)}
     assert {name: item.state for name, item in found.items()} == {
-        "a/new": "new", "a/done": "done", "a/stopped": "stopped", "a/failed": "failed", "a/status": "stopped",
-        "a/torn": "damaged", "a/half": "damaged", "a/edited": "damaged", "a/gone": "damaged", "a/deep": "damaged",
-        "a/later": "foreign", "b": "foreign", "b/below": "new",
-    }  # fmt: skip
+        "a/new": "new",
+        "a/done": "done",
+        "a/stopped": "stopped",
+        "a/failed": "failed",
+        "a/status": "stopped",
+        "a/torn": "damaged",
+        "a/half": "damaged",
+        "a/edited": "damaged",
+        "a/gone": "damaged",
+        "a/deep": "damaged",
+        "a/later": "foreign",
+        "b": "foreign",
+        "b/below": "new",
+    }
     assert list(found) == sorted(found)
     for item in found.values():
         assert (item.problem is not None) == (item.state in ("damaged", "foreign")), item

@@ -29,8 +29,12 @@ def test_golden_folders_load(schema: str) -> None:
     assert done.spec == spec()
     assert done.id == "9d6de9a10637c2e3"
     assert done.spec.label == {"experiment": "fig2", "arm": "lean"}
-    assert done.result == {"score": {"loss": 0.5, "top1": 0.8125, "kappa": None}, "better": ["top1", "up"], "steps": 100,
-                           "machine": {"device": "größer"}}
+    assert done.result == {
+        "score": {"loss": 0.5, "top1": 0.8125, "kappa": None},
+        "better": ["top1", "up"],
+        "steps": 100,
+        "machine": {"device": "größer"},
+    }
     assert [record["step"] for record in done.metrics.read()] == [50, 50, 100, 100]
     assert done.metrics.read()[1] == {"kind": "eval", "step": 50, "samples": 3200, "loss": 1.5, "top1": 0.40625}
     assert [record["log_kappa"] for record in done.spectra.read()] == [2.5257286443082556, None] * 2

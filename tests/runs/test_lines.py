@@ -27,8 +27,10 @@ def test_records_come_back_and_gaps_are_null(run: Run) -> None:
     with run.locked():
         run.metrics.append({"step": 1, "loss": math.nan, "kappa": [1.5, math.inf, -math.inf], "to": {"x": math.nan}})
         run.metrics.append({"step": 2, "loss": 0.1})
-    assert run.metrics.read() == [{"step": 1, "loss": None, "kappa": [1.5, None, None], "to": {"x": None}},
-                                  {"step": 2, "loss": 0.1}]
+    assert run.metrics.read() == [
+        {"step": 1, "loss": None, "kappa": [1.5, None, None], "to": {"x": None}},
+        {"step": 2, "loss": 0.1},
+    ]
     text = run.metrics.path.read_text()
     assert not any(word in text for word in ("NaN", "Infinity", '"nan"', '"inf"'))
 
@@ -42,8 +44,11 @@ def test_equal_records_are_equal_bytes_in_any_order(record: dict, chance: random
     assert written.count(b"\n") == 1  # whatever a text holds, a record is one line
     back = json.loads(written)
     assert all(back[name] == value for name, value in record.items() if not isinstance(value, float))
-    assert all(back[name] == value if math.isfinite(value) else back[name] is None
-               for name, value in record.items() if isinstance(value, float))
+    assert all(
+        back[name] == value if math.isfinite(value) else back[name] is None
+        for name, value in record.items()
+        if isinstance(value, float)
+    )
 
 
 @pytest.mark.parametrize("record", [[1], "x", None, {"loss": object()}, {1: 2}])

@@ -52,7 +52,12 @@ def test_a_run_walks_from_new_to_done(run: Run) -> None:
     assert again.spec == run.spec
     assert again.id == run.id == run.spec.id
     assert sorted(path.name for path in run.path.iterdir()) == [
-        "lock", "metrics.jsonl", "result.json", "spec.json", "status.json"]  # fmt: skip
+        "lock",
+        "metrics.jsonl",
+        "result.json",
+        "spec.json",
+        "status.json",
+    ]
 
 
 def test_a_finished_run_is_never_rewritten(run: Run) -> None:
@@ -60,9 +65,12 @@ def test_a_finished_run_is_never_rewritten(run: Run) -> None:
     run.finish({"top1": 1.0})
     before = {path.name: path.read_bytes() for path in run.path.iterdir() if path.name != "lock"}
     writes = (
-        lambda: run.metrics.append({"step": 2}), lambda: run.metrics.cut(0), lambda: run.finish({}),
-        lambda: run.write_status(state="running"), lambda: Run.open(run.path).spectra.append({"step": 1}),
-    )  # fmt: skip
+        lambda: run.metrics.append({"step": 2}),
+        lambda: run.metrics.cut(0),
+        lambda: run.finish({}),
+        lambda: run.write_status(state="running"),
+        lambda: Run.open(run.path).spectra.append({"step": 1}),
+    )
     for write in writes:
         with pytest.raises(UserError, match="never rewritten"):
             write()
@@ -133,8 +141,9 @@ def test_a_folder_with_other_things_in_it_does_not_become_a_run(tmp_path: Path) 
         ("result.json", b'{"top1": 1}', "schema None"),
     ],
 )
-def test_a_damaged_or_foreign_folder_is_refused_saying_what_is_wrong(run: Run, name: str, content: bytes | None,
-                                                                     words: str) -> None:
+def test_a_damaged_or_foreign_folder_is_refused_saying_what_is_wrong(
+    run: Run, name: str, content: bytes | None, words: str
+) -> None:
     (run.path / name).unlink(missing_ok=True)
     if content is not None:
         (run.path / name).write_bytes(content)

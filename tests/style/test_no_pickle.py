@@ -9,10 +9,15 @@ import pytest
 
 MODULES = {"pickle", "_pickle", "cPickle", "dill", "cloudpickle", "joblib", "shelve", "marshal"}
 CALLS = {
-    "torch.load", "torch.save", "torch.serialization.load", "torch.serialization.save", "pandas.read_pickle",
+    "torch.load",
+    "torch.save",
+    "torch.serialization.load",
+    "torch.serialization.save",
+    "pandas.read_pickle",
     # the default storage of torch.distributed.checkpoint pickles its metadata; its safetensors storage does not
-    "torch.distributed.checkpoint.FileSystemReader", "torch.distributed.checkpoint.FileSystemWriter",
-}  # fmt: skip
+    "torch.distributed.checkpoint.FileSystemReader",
+    "torch.distributed.checkpoint.FileSystemWriter",
+}
 
 
 def aliases(tree: ast.AST) -> dict[str, str]:

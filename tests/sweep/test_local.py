@@ -56,8 +56,13 @@ def test_a_failed_run_stops_no_other_and_is_told(tmp_path: Path) -> None:
     wild = RunSpec(spec.arch, spec.task, spec.recipe | {"lr": 1e6, "clip": 0.0, "explode": 2.0}, 0)
     nowhere = {"is": "Images", "data": "fashion_mnist_full"}
     lost = RunSpec(spec.arch, nowhere, spec.recipe, 0)
-    outcomes = run([Job(tmp_path / "wild", wild), Job(tmp_path / "lost", lost), wanted[1]], workers=1, device="cpu",
-                   root=tmp_path, look=Nobody())  # fmt: skip
+    outcomes = run(
+        [Job(tmp_path / "wild", wild), Job(tmp_path / "lost", lost), wanted[1]],
+        workers=1,
+        device="cpu",
+        root=tmp_path,
+        look=Nobody(),
+    )
     assert [outcome.fate for outcome in outcomes] == ["failed", "failed", "done"]
     assert "loss of step" in outcomes[0].message
     assert Run.open(tmp_path / "wild").state == "failed"

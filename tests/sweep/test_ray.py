@@ -22,19 +22,7 @@ from manyheads.sweep.job import Job
 from manyheads.sweep.ray import cluster, run
 from manyheads.sweep.view import Nobody
 
-from .killing import (
-    STEPS,
-    begun,
-    environment,
-    latest,
-    measurements,
-    name,
-    offspring,
-    parent,
-    trainer,
-    wait_for,
-    wanted,
-)
+from .killing import STEPS, begun, environment, latest, measurements, name, offspring, parent, trainer, wait_for, wanted
 
 LONG = 100_000  # steps: never finished in a test
 DRIVER = """
@@ -162,7 +150,10 @@ def test_a_driver_with_a_cluster_of_its_own_saves_and_leaves_nothing_behind(
     assert process.returncode == (-number if number == signal.SIGKILL else 128 + number), told
     try:
         wait_for(lambda: [Run.open(job.path).state for job in both] == ["stopped", "stopped"])
-        assert [(Run.open(job.path).status or {})["state"] for job in both] == ["stopped", "stopped"]  # saved, not cut off
+        assert [(Run.open(job.path).status or {})["state"] for job in both] == [
+            "stopped",
+            "stopped",
+        ]  # saved, not cut off
         if number != signal.SIGKILL:
             assert "the same command goes on" in told
         # Ray's agents outlive a killed driver by a minute

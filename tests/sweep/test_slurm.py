@@ -68,7 +68,9 @@ def test_mistakes_are_told_before_anything_is_submitted(tmp_path: Path, monkeypa
     with pytest.raises(UserError, match="cluster moon: write slurm, or local"):
         run(wanted(tmp_path / "runs"), tmp_path / ".slurm", cluster="moon", look=Nobody())
     with pytest.raises(UserError, match=r"not submitit's.*portition"):
-        run(wanted(tmp_path / "runs"), tmp_path / ".slurm", cluster="local", options={"portition": "gpu"}, look=Nobody())
+        run(
+            wanted(tmp_path / "runs"), tmp_path / ".slurm", cluster="local", options={"portition": "gpu"}, look=Nobody()
+        )
     with pytest.raises(UserError, match="write 1 or more"):
         run(wanted(tmp_path / "runs"), tmp_path / ".slurm", workers=0, look=Nobody())
     monkeypatch.setitem(sys.modules, "submitit", None)
@@ -129,5 +131,8 @@ def test_a_preempted_job_is_queued_again_and_a_cancelled_one_is_told(
         thread.join()
     assert [outcome.fate for outcome in outcomes] == ["done", "stopped"], outcomes
     assert "ended without an answer" in outcomes[1].message
-    assert [outcome.fate for outcome in run(both, tmp_path / ".slurm", device="cpu", look=Nobody())] == ["skipped", "done"]
+    assert [outcome.fate for outcome in run(both, tmp_path / ".slurm", device="cpu", look=Nobody())] == [
+        "skipped",
+        "done",
+    ]
     assert [measurements(job.path) for job in both] == quiet

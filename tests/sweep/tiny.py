@@ -9,16 +9,29 @@ from manyheads.experiments.demo import DEMO
 from manyheads.experiments.experiment import Experiment, folder, specs
 from manyheads.sweep.job import Job
 
-RECIPE = {"batch": 8, "basis": {"kind": "steps", "amount": 12}, "lr": 1e-3, "log_every": 2, "evaluate_every": 0.5,
-          "probe_every": 0.5, "probe_samples": 2, "checkpoint_every": 6}  # fmt: skip
+RECIPE = {
+    "batch": 8,
+    "basis": {"kind": "steps", "amount": 12},
+    "lr": 1e-3,
+    "log_every": 2,
+    "evaluate_every": 0.5,
+    "probe_every": 0.5,
+    "probe_samples": 2,
+    "checkpoint_every": 6,
+}
 TASK = {"is": "Images", "data": "fashion_mnist", "limit": 64, "test_limit": 64}
 
 
 def tiny(steps: int = 12, arms: int = 2, seeds: tuple[int, ...] = (0,), **recipe: object) -> Experiment:
     """Two arms, one seed, twelve steps, unless more is asked for."""
     changed = RECIPE | {"basis": {"kind": "steps", "amount": steps}} | recipe
-    setting = replace(DEMO.setting("smoke"), arms=DEMO.setting("smoke").arms[:arms], seeds=seeds, task=TASK,
-                      recipes={"steps": changed})  # fmt: skip
+    setting = replace(
+        DEMO.setting("smoke"),
+        arms=DEMO.setting("smoke").arms[:arms],
+        seeds=seeds,
+        task=TASK,
+        recipes={"steps": changed},
+    )
     return replace(DEMO, settings={"smoke": setting}, comparisons=())
 
 

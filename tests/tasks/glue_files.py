@@ -7,6 +7,7 @@ from pathlib import Path
 
 from manyheads.data.text.glue import SETS, GlueSet
 
+# fmt: off
 HEADERS = {
     "cola": (), "sst2": ("sentence", "label"), "mrpc": ("Quality", "#1 ID", "#2 ID", "#1 String", "#2 String"),
     "stsb": ("index", "genre", "filename", "year", "old_index", "source1", "source2", "sentence1", "sentence2", "score"),
@@ -14,7 +15,8 @@ HEADERS = {
     "mnli": ("index", "promptID", "pairID", "genre", "sentence1_binary_parse", "sentence2_binary_parse", "sentence1_parse",
              "sentence2_parse", "sentence1", "sentence2", "label1", "gold_label"),
     "qnli": ("index", "question", "sentence", "label"), "rte": ("index", "sentence1", "sentence2", "label"),
-}  # fmt: skip
+}
+# fmt: on
 WORDS = ("the", "cat", "dog", "park", "ball", "tree", "house", "little", "big", "red", "blue", "and", "went", "to")
 SIGNS = ("happy", "sad", "funny")
 

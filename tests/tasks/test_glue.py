@@ -45,7 +45,9 @@ def test_metrics_are_those_of_scipy_and_of_the_formulas() -> None:
     dice = np.random.default_rng(0)
     for _ in range(5):
         found, true = dice.integers(0, 2, 200), dice.integers(0, 2, 200)
-        assert scored.matthews(found, true) == pytest.approx(stats.pearsonr(found, true).statistic)  # the phi coefficient
+        assert scored.matthews(found, true) == pytest.approx(
+            stats.pearsonr(found, true).statistic
+        )  # the phi coefficient
         a = dice.normal(size=100).round(1)  # with ties
         b = a + dice.normal(size=100)
         assert scored.pearson(a, b) == pytest.approx(stats.pearsonr(a, b).statistic)
@@ -101,7 +103,9 @@ def test_every_task_is_read_from_its_official_columns(tmp_path: Path) -> None:
         told = found.second if task.second else found.first
         for sign, label in (("happy", 0), ("sad", 1), ("funny", 2)):
             chosen = [value for text, value in zip(told, found.labels, strict=True) if sign in text.split('"')[1]]
-            assert all(value == label if task.classes else abs(value - (0.5, 2.5, 4.5)[label]) < 0.31 for value in chosen)
+            assert all(
+                value == label if task.classes else abs(value - (0.5, 2.5, 4.5)[label]) < 0.31 for value in chosen
+            )
         assert all('"' in text for text in told)  # quotation marks are text
         assert task.second is None or all(found.second)
 
@@ -114,10 +118,15 @@ def test_what_a_file_lacks_is_told_with_its_name_and_line(tmp_path: Path) -> Non
     lines = good.splitlines()
     for content, told in [
         (good.replace("label", "lable"), "no column label; it has index, sentence1, sentence2, lable"),
-        ("\n".join(line.rpartition("\t")[0] for line in lines), "no column label"), ("", "no column sentence1"),
-        (good.replace("not_entailment", "maybe", 1), r"line \d+ of .*dev.tsv has the label 'maybe'; RTE has entailment"),
-        (good.replace("\t", "    "), "no column"), (lines[0] + "\n" + "\n".join(["x\ty"] * 9), "0 whole lines and 9 with"),
-    ]:  # fmt: skip
+        ("\n".join(line.rpartition("\t")[0] for line in lines), "no column label"),
+        ("", "no column sentence1"),
+        (
+            good.replace("not_entailment", "maybe", 1),
+            r"line \d+ of .*dev.tsv has the label 'maybe'; RTE has entailment",
+        ),
+        (good.replace("\t", "    "), "no column"),
+        (lines[0] + "\n" + "\n".join(["x\ty"] * 9), "0 whole lines and 9 with"),
+    ]:
         path.write_text(content)
         with pytest.raises(UserError, match=told):
             work(tmp_path, "rte")
@@ -174,8 +183,9 @@ def test_batches_masks_and_segments_are_functions_of_seed_step_and_row(tmp_path:
         assert torch.equal(mine, torch.cat(theirs))
     ids, real, types, labels = whole
     assert torch.equal(real, ids != 0)
-    assert [int(row.sum()) for row in types] == [int((row[:n].flip(0) == 3).nonzero()[1]) for row, n in
-                                                 zip(ids, real.sum(1).tolist(), strict=True)]  # fmt: skip
+    assert [int(row.sum()) for row in types] == [
+        int((row[:n].flip(0) == 3).nonzero()[1]) for row, n in zip(ids, real.sum(1).tolist(), strict=True)
+    ]
     assert (labels.dtype, ids.dtype) == (torch.int64, torch.int64)
     assert len(work(tmp_path, "mrpc").batch(0, range(4))) == 3
 
@@ -241,8 +251,16 @@ def test_fine_tuning_starts_from_the_pretrained_weights_and_resumes(tmp_path: Pa
     write(tmp_path, glue_set("rte"), train=64, held=20)
     save(build(ENCODER, seed=3), tmp_path / "pretrained")
     task = Glue("rte", tokenizer="stories", tokens=40, weights=weights_digest(tmp_path / "pretrained"))
-    recipe = {"batch": 16, "basis": {"kind": "epochs", "amount": 2}, "lr": 1e-3, "rates": {"dropout": 0.1}, "ema": 0.9,
-              "checkpoint_every": 3, "probe_every": 4, "probe_samples": 2}  # fmt: skip
+    recipe = {
+        "batch": 16,
+        "basis": {"kind": "epochs", "amount": 2},
+        "lr": 1e-3,
+        "rates": {"dropout": 0.1},
+        "ema": 0.9,
+        "checkpoint_every": 3,
+        "probe_every": 4,
+        "probe_samples": 2,
+    }
     spec = RunSpec(task.fit(ENCODER), to_dict(task), recipe, 1)
     for name in "ab":
         run = Run.create(tmp_path / name, spec)
@@ -275,7 +293,9 @@ def test_fine_tuning_from_other_weights_is_another_run(tmp_path: Path) -> None:
         begin(run, tmp_path / "none")
     deep = replace(task, weights=weights_digest(tmp_path / "other"))
     narrow = Run.create(tmp_path / "run2", RunSpec(task.fit(ENCODER), to_dict(deep), {"batch": 16}, 1))
-    with pytest.raises(UserError, match=r"holds a crammed_bert model without blocks.0.attention.op.qkv.weight of shape"):
+    with pytest.raises(
+        UserError, match=r"holds a crammed_bert model without blocks.0.attention.op.qkv.weight of shape"
+    ):
         begin(narrow, tmp_path / "other")
 
 
@@ -288,16 +308,22 @@ def test_check_and_fit_put_model_and_task_together() -> None:
     Glue("stsb", segments=True).check(base)
     for task, arch, told in [
         (Glue("rte"), zoo.get("crammed_bert"), "has a Classify head; this one is crammed_bert with Token and Masked"),
-        (Glue("rte"), crammed, "rte has 2 outputs and the model gives 3"), (Glue("stsb"), base, r"write segments=True"),
+        (Glue("rte"), crammed, "rte has 2 outputs and the model gives 3"),
+        (Glue("stsb"), base, r"write segments=True"),
         (Glue("mnli", vocab=40_000), crammed, "ids 0 to 39999 and the model's vocabulary is 32768"),
         (Glue("mnli", tokens=64), crammed, "Glue.tokens is 64 and the model is built for 128"),
-    ]:  # fmt: skip
+    ]:
         with pytest.raises(UserError, match=told):
             task.check(arch)
     with pytest.raises(UserError, match="fine-tunes an encoder"):
         Glue("rte").fit(zoo.get("gpt2"))
-    for fields, told in [({"tokenizer": "x.json"}, "write vocab="), ({"weights": "abc"}, "sha256"), ({"tokens": 3}, "of"),
-                         ({"segments": 1}, "True or False"), ({"limit": 0}, "limit is 0")]:  # fmt: skip
+    for fields, told in [
+        ({"tokenizer": "x.json"}, "write vocab="),
+        ({"weights": "abc"}, "sha256"),
+        ({"tokens": 3}, "of"),
+        ({"segments": 1}, "True or False"),
+        ({"limit": 0}, "limit is 0"),
+    ]:
         with pytest.raises(UserError, match=told):
             Glue("rte", **fields)  # type: ignore[arg-type]
 
@@ -310,7 +336,11 @@ def test_another_tokenizer_than_stated_is_told(tmp_path: Path) -> None:
         work(tmp_path, "rte", tokenizer="x.json", vocab=9)
     assert MaskedLanguage().ids == Glue("rte", tokenizer="stories").ids
     assert work(tmp_path, "rte", tokenizer="bytes", tokens=64).train.ids.max() < 261
-    model = build(Glue("rte", tokenizer="stories", tokens=40, segments=True).fit(
-        bert(16, 1, 2, 8, 32, vocab=2048, tokens=40, positions=40)), seed=0)  # fmt: skip
+    model = build(
+        Glue("rte", tokenizer="stories", tokens=40, segments=True).fit(
+            bert(16, 1, 2, 8, 32, vocab=2048, tokens=40, positions=40)
+        ),
+        seed=0,
+    )
     opened = work(tmp_path, "rte", segments=True)
     assert opened.loss(model, *opened.batch(0, range(8))).isfinite()

@@ -1,4 +1,5 @@
-"""Image classification: batches are functions of seed, step and row; evaluation is exact; what does not fit is refused."""
+"""Image classification: batches are functions of seed, step and row; evaluation is exact; what does not fit is
+refused."""
 
 from __future__ import annotations
 
@@ -23,10 +24,12 @@ from tests.data.written import write_folder
 
 CPU = torch.device("cpu")
 ALL = Augment(crop=2, flip=True, rand=Rand(), erase=0.3, mixup=0.8, cutmix=1.0, mix=0.9)
+# fmt: off
 AUGMENTS = {
     "nothing": Augment(), "crop and flip": Augment(crop=2, flip=True), "resized": Augment(resized=(0.3, 1.0), erase=0.5),
     "mixup": Augment(mixup=0.8), "cutmix": Augment(cutmix=1.0, mix=0.5), "all": ALL,
-}  # fmt: skip
+}
+# fmt: on
 
 
 def small(seed: int = 0, batch: int = 24, **fields: object) -> ImageWork:
@@ -281,15 +284,22 @@ def test_check_and_fit_put_model_and_images_together() -> None:
 @pytest.mark.parametrize(
     ("fields", "told"),
     [
-        ({"data": "mnist"}, "no image dataset"), ({"data": 7}, "name of a dataset"),
+        ({"data": "mnist"}, "no image dataset"),
+        ({"data": 7}, "name of a dataset"),
         ({"data": "folder:x"}, "states no size"),
-        ({"data": "folder:x", "size": 224}, "states no classes"), ({"size": 0}, "Images.size is 0"),
-        ({"size": "32"}, "whole number"), ({"classes": 11}, "has 10: leave it out"), ({"channels": 2}, "repeated to 3"),
-        ({"data": "cifar10", "channels": 1}, "has 3: leave it out"), ({"label_smoothing": 2}, "from 0 to 1"),
-        ({"centre": 0.9}, "whole images"), ({"normalise": "imagenet"}, "'data' or 'half'"), ({"augment": None}, "Augment"),
+        ({"data": "folder:x", "size": 224}, "states no classes"),
+        ({"size": 0}, "Images.size is 0"),
+        ({"size": "32"}, "whole number"),
+        ({"classes": 11}, "has 10: leave it out"),
+        ({"channels": 2}, "repeated to 3"),
+        ({"data": "cifar10", "channels": 1}, "has 3: leave it out"),
+        ({"label_smoothing": 2}, "from 0 to 1"),
+        ({"centre": 0.9}, "whole images"),
+        ({"normalise": "imagenet"}, "'data' or 'half'"),
+        ({"augment": None}, "Augment"),
         ({"limit": -5}, "Images.limit is -5"),
     ],
-)  # fmt: skip
+)
 def test_a_wrong_task_is_explained(fields: dict[str, object], told: str) -> None:
     with pytest.raises(UserError, match=told):
         Images(**fields)  # type: ignore[arg-type]
@@ -305,5 +315,7 @@ def test_mixing_needs_pairs() -> None:
 
 
 def test_missing_data_says_where_to_get_it_and_where_to_put_it(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match=r"CIFAR-10 is not at .*cifar-10-batches-bin; get it from https://.*MANYHEADS_DATA"):
+    with pytest.raises(
+        UserError, match=r"CIFAR-10 is not at .*cifar-10-batches-bin; get it from https://.*MANYHEADS_DATA"
+    ):
         Images("cifar10").open(CPU, 0, 8, root=tmp_path)

@@ -9,8 +9,10 @@ from manyheads.tasks import Augment, Images
 
 pytestmark = pytest.mark.gpu
 AUGMENTS = [
-    Augment(crop=2, flip=True), Augment(resized=(0.3, 1.0), flip=True), Augment(crop=2, erase=0.5, mixup=0.8, cutmix=1.0),
-]  # fmt: skip
+    Augment(crop=2, flip=True),
+    Augment(resized=(0.3, 1.0), flip=True),
+    Augment(crop=2, erase=0.5, mixup=0.8, cutmix=1.0),
+]
 
 
 @pytest.mark.parametrize("augment", AUGMENTS)

@@ -191,11 +191,16 @@ def test_check_and_fit_put_model_and_text_together() -> None:
 @pytest.mark.parametrize(
     ("fields", "told"),
     [
-        ({"data": "wiki"}, "is no corpus"), ({"data": "shards:x"}, "states no vocab"), ({"tokens": 1}, "tokens is 1"),
-        ({"vocab": 9}, "has 2048: leave it out"), ({"order": "sorted"}, "shuffled, random, given"), ({"held": 1}, "0.9"),
-        ({"tokenizer": 7}, "sha256"), ({"test_limit": 0}, "test_limit is 0"),
+        ({"data": "wiki"}, "is no corpus"),
+        ({"data": "shards:x"}, "states no vocab"),
+        ({"tokens": 1}, "tokens is 1"),
+        ({"vocab": 9}, "has 2048: leave it out"),
+        ({"order": "sorted"}, "shuffled, random, given"),
+        ({"held": 1}, "0.9"),
+        ({"tokenizer": 7}, "sha256"),
+        ({"test_limit": 0}, "test_limit is 0"),
     ],
-)  # fmt: skip
+)
 def test_a_wrong_task_is_explained(fields: dict[str, object], told: str) -> None:
     with pytest.raises(UserError, match=told):
         LanguageModel(**fields)  # type: ignore[arg-type]
@@ -205,8 +210,15 @@ def test_a_small_gpt_learns_the_embedded_stories_and_does_the_same_twice(tmp_pat
     """Guessing by frequency alone scores 6.08; a model that is below has learned what follows what."""
     arch = gpt2(64, 1, 4, 16, 128, vocab=2048, tokens=32, positions=32)
     task = to_dict(LanguageModel(tokens=32, test_limit=100))
-    recipe = {"batch": 32, "basis": {"kind": "steps", "amount": 140}, "lr": 2e-2, "weight_decay": 0.01, "clip": 0,
-              "schedule": {"kind": "linear", "warmup": 0.1}, "evaluate_every": 0}  # fmt: skip
+    recipe = {
+        "batch": 32,
+        "basis": {"kind": "steps", "amount": 140},
+        "lr": 2e-2,
+        "weight_decay": 0.01,
+        "clip": 0,
+        "schedule": {"kind": "linear", "warmup": 0.1},
+        "evaluate_every": 0,
+    }
     result = train(Run.create(tmp_path / "a", RunSpec(arch, task, recipe, 0)), device="cpu", progress="none")
     assert result["score"]["loss"] < 5.6 < result["trivial"]["loss"] - 2
     assert result["tokens"] == 140 * 32 * 32
@@ -220,12 +232,18 @@ def test_a_small_gpt_learns_the_embedded_stories_and_does_the_same_twice(tmp_pat
 
 @pytest.mark.gpu
 @pytest.mark.parametrize("recipe", [{}, {"precision": "fp32", "rates": {"dropout": 0.1}}, {"accumulate": 2}])
-@pytest.mark.parametrize("task", [LanguageModel(tokens=32, test_limit=100), MaskedLanguage(tokens=32, test_limit=100)],
-                         ids=["causal", "masked"])
+@pytest.mark.parametrize(
+    "task",
+    [LanguageModel(tokens=32, test_limit=100), MaskedLanguage(tokens=32, test_limit=100)],
+    ids=["causal", "masked"],
+)
 def test_a_gpu_trains_it_too(task: LanguageModel | MaskedLanguage, recipe: dict, tmp_path: Path) -> None:
     size = (64, 1, 4, 16, 128)
-    arch = gpt2(*size, vocab=2048, tokens=32, positions=32) if isinstance(task, LanguageModel) else (
-        crammed_bert(*size, vocab=2048, tokens=32))
+    arch = (
+        gpt2(*size, vocab=2048, tokens=32, positions=32)
+        if isinstance(task, LanguageModel)
+        else (crammed_bert(*size, vocab=2048, tokens=32))
+    )
     usual = {"batch": 48, "basis": {"kind": "steps", "amount": 300}, "lr": 4e-3, "betas": [0.9, 0.98], "clip": 0.0}
     spec = RunSpec(arch, to_dict(task), usual | recipe, 0)
     result = train(Run.create(tmp_path / "a", spec), device="cuda", progress="none")

@@ -49,8 +49,20 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def model(task: LraTask, *, exact: bool = False, large: float = 1.0) -> torch.nn.Module:
     """A small model for a task, in float64; `large` scales queries and keys, as training does."""
     form = task.form
-    arch = nystromformer(16, 2, 2, 8, 24, vocab=form.vocab, tokens=form.tokens, classes=form.classes, landmarks=8, conv=5,
-                         pair=form.documents == 2, head_hidden=16)  # fmt: skip
+    arch = nystromformer(
+        16,
+        2,
+        2,
+        8,
+        24,
+        vocab=form.vocab,
+        tokens=form.tokens,
+        classes=form.classes,
+        landmarks=8,
+        conv=5,
+        pair=form.documents == 2,
+        head_hidden=16,
+    )
     torch.manual_seed(0)
     made = build(softmax(arch) if exact else arch).double().eval()
     with torch.no_grad():
@@ -128,8 +140,8 @@ def test_padding_changes_nothing(task: LraTask, exact: bool, root: Path) -> None
 @pytest.mark.parametrize("exact", [False, True], ids=["nystrom", "softmax"])
 @pytest.mark.parametrize("task", SMALL, ids=name)
 def test_what_a_sample_gives_does_not_depend_on_the_rest_of_its_batch(task: LraTask, exact: bool, root: Path) -> None:
-    """The published code starts its iterated inverse from a maximum over the batch: with queries and keys 8 times as large
-    an output moves by 0.58 there."""
+    """The published code starts its iterated inverse from a maximum over the batch: with queries and keys 8 times as
+    large an output moves by 0.58 there."""
     *given, _ = opened(task, root).batch(0, range(4))
     made = model(task, exact=exact, large=8.0)
     with torch.no_grad():
@@ -161,8 +173,11 @@ def test_splits_are_apart_and_validation_is_the_headline(task: LraTask, root: Pa
     assert not texts["train"] & texts["test"]
     assert not texts["valid"] & texts["test"]
     assert not texts["train"] & texts["valid"]
-    tally = {f"{split}_{part}": torch.tensor(value) for split, value in (("valid", 10.0), ("test", 30.0))
-             for part in ("count", "loss", "top1")}  # fmt: skip
+    tally = {
+        f"{split}_{part}": torch.tensor(value)
+        for split, value in (("valid", 10.0), ("test", 30.0))
+        for part in ("count", "loss", "top1")
+    }
     tally["valid_top1"] = torch.tensor(2.0)
     assert work.better == ("top1", "up")
     assert work.score(tally) == {"loss": 1.0, "top1": 0.2, "test_loss": 1.0, "test_top1": 1.0}
@@ -236,8 +251,11 @@ def test_a_model_that_does_not_fit_is_refused_and_can_be_fitted(task: LraTask) -
     fine = nystromformer(16, 1, 2, 8, 24, pair=form.documents == 2, **sizes)
     task.check(fine)
     assert task.fit(fine) == fine
-    for field, value, told in (("vocab", 10, f"build it with vocab={form.vocab}"), ("classes", 7, "classes and the model"),
-                               ("tokens", form.tokens + 8, f"build it with tokens={form.tokens}")):  # fmt: skip
+    for field, value, told in (
+        ("vocab", 10, f"build it with vocab={form.vocab}"),
+        ("classes", 7, "classes and the model"),
+        ("tokens", form.tokens + 8, f"build it with tokens={form.tokens}"),
+    ):
         wrong = nystromformer(16, 1, 2, 8, 24, pair=form.documents == 2, **sizes | {field: value})
         with pytest.raises(UserError, match=told):
             task.check(wrong)
@@ -253,15 +271,19 @@ def test_a_model_that_does_not_fit_is_refused_and_can_be_fitted(task: LraTask) -
     ("make", "told"),
     [
         (lambda: ListOps(tokens=1000), "up to 1999 long; one that is cut has no value"),
-        (lambda: ListOps(train=0), "ListOps.train is 0"), (lambda: ListOps(test=-1), "ListOps.test is -1"),
-        (lambda: ListOps(grammar=3), "write Grammar"), (lambda: Pathfinder(scene=None), "write Scene"),
-        (lambda: ByteText(data="aan"), "write 'made' or 'imdb'"), (lambda: Retrieval(data="imdb"), "write 'made' or 'aan'"),
-        (lambda: ByteText(data="imdb", fresh=True), "data='made'"), (lambda: ByteText(longest=9000), "longest is 9000"),
+        (lambda: ListOps(train=0), "ListOps.train is 0"),
+        (lambda: ListOps(test=-1), "ListOps.test is -1"),
+        (lambda: ListOps(grammar=3), "write Grammar"),
+        (lambda: Pathfinder(scene=None), "write Scene"),
+        (lambda: ByteText(data="aan"), "write 'made' or 'imdb'"),
+        (lambda: Retrieval(data="imdb"), "write 'made' or 'aan'"),
+        (lambda: ByteText(data="imdb", fresh=True), "data='made'"),
+        (lambda: ByteText(longest=9000), "longest is 9000"),
         (lambda: ByteText(longest=500, tokens=500), "up to 4000 bytes, and 500 are read"),
         (lambda: PixelRow(data="tiny_imagenet"), "write a dataset in memory"),
         (lambda: PixelRow(data="x"), "no image dataset"),
     ],
-)  # fmt: skip
+)
 def test_a_wrong_task_is_explained(make: object, told: str) -> None:
     with pytest.raises(UserError, match=told):
         make()  # type: ignore[operator]

@@ -13,8 +13,12 @@ from manyheads.train.recipes_lra import SMOKE, softmax
 
 # validation accuracy that the best constant guess has at most, and that the model reaches at least
 FLOOR = {
-    "listops": (0.13, 0.5), "text": (0.5, 0.8), "retrieval": (0.5, 0.72), "image": (0.12, 0.3), "pathfinder": (0.5, 0.75),
-}  # fmt: skip
+    "listops": (0.13, 0.5),
+    "text": (0.5, 0.8),
+    "retrieval": (0.5, 0.72),
+    "image": (0.12, 0.3),
+    "pathfinder": (0.5, 0.75),
+}
 
 
 @pytest.mark.parametrize("name", FLOOR)

@@ -1,4 +1,5 @@
-"""The published settings of LRA are what the notes and the paper say, and the peer and the lean form follow from them."""
+"""The published settings of LRA are what the notes and the paper say, and the peer and the lean form follow from
+them."""
 
 from __future__ import annotations
 
@@ -14,7 +15,8 @@ from manyheads.train.recipe import Recipe
 from manyheads.train.recipes_lra import PUBLISHED, SMOKE, softmax
 from manyheads.train.schedule import beta1, factor
 
-# vocabulary, tokens, classes, batch, warm-up, steps, evaluation every, training samples, parameters of (2,2), (1,4), peer
+# vocabulary, tokens, classes, batch, warm-up, steps, evaluation every, training samples, parameters of (2,2), (1,4),
+# peer
 TABLE = {
     "listops": (32, 2048, 10, 32, 1000, 5_000, 50, 96_000, 209_942, 193_046, 209_802),
     "text": (512, 4096, 2, 32, 8000, 20_000, 500, 25_000, 370_702, 353_806, 370_562),
@@ -31,7 +33,12 @@ def test_the_published_setting_is_the_published_one(name: str) -> None:
     embed, head = entry.arch.embed, entry.arch.head
     assert (embed.vocab, entry.arch.stages[0].tokens, head.classes) == (vocab, tokens, classes)
     recipe = entry.recipe
-    assert (recipe.batch, recipe.basis.amount, recipe.evaluate_every, entry.task.train) == (batch, steps, every, samples)
+    assert (recipe.batch, recipe.basis.amount, recipe.evaluate_every, entry.task.train) == (
+        batch,
+        steps,
+        every,
+        samples,
+    )
     assert (recipe.lr, recipe.eps, recipe.weight_decay, recipe.clip) == (1e-4, 1e-6, 0.0, 0.0)
     assert (recipe.rates.dropout, recipe.rates.attention) == (0.1, 0.1)
     assert [params(arch).total for arch in (entry.arch, entry.lean, softmax(entry.arch))] == [original, lean, peer]

@@ -1,4 +1,5 @@
-"""Masked language modelling: exactly a quarter of each sequence is predicted, the same at every resume; a model learns."""
+"""Masked language modelling: exactly a quarter of each sequence is predicted, the same at every resume; a model
+learns."""
 
 from __future__ import annotations
 
@@ -95,7 +96,11 @@ def test_wrong_tasks_models_and_tokenizers_are_told(tmp_path: Path) -> None:
     task.check(task.fit(zoo.get("crammed_bert")))
     with pytest.raises(UserError, match="has a Masked head; this one is gpt2"):
         task.check(zoo.get("gpt2"))
-    for fields, told in [({"share": 0}, "share is 0"), ({"protect": 1}, "True or False"), ({"tokens": 0}, "tokens is 0")]:
+    for fields, told in [
+        ({"share": 0}, "share is 0"),
+        ({"protect": 1}, "True or False"),
+        ({"tokens": 0}, "tokens is 0"),
+    ]:
         with pytest.raises(UserError, match=told):
             MaskedLanguage(**fields)  # type: ignore[arg-type]
     words = {"type": "WordLevel", "vocab": {"a": 0, "</s>": 1}, "unk_token": "a"}
@@ -110,8 +115,16 @@ def test_wrong_tasks_models_and_tokenizers_are_told(tmp_path: Path) -> None:
 def test_a_small_encoder_learns_the_embedded_stories(tmp_path: Path) -> None:
     """Guessing by frequency alone scores 6.05; what is below was read off the neighbours."""
     arch = crammed_bert(64, 1, 4, 16, 96, vocab=2048, tokens=32)
-    recipe = {"batch": 48, "basis": {"kind": "steps", "amount": 220}, "lr": 4e-3, "betas": [0.9, 0.98], "clip": 0,
-              "weight_decay": 0.01, "schedule": {"kind": "triangle", "warmup": 0.1}, "evaluate_every": 0}  # fmt: skip
+    recipe = {
+        "batch": 48,
+        "basis": {"kind": "steps", "amount": 220},
+        "lr": 4e-3,
+        "betas": [0.9, 0.98],
+        "clip": 0,
+        "weight_decay": 0.01,
+        "schedule": {"kind": "triangle", "warmup": 0.1},
+        "evaluate_every": 0,
+    }
     spec = RunSpec(arch, to_dict(MaskedLanguage(tokens=32, test_limit=200)), recipe, 0)
     result = train(Run.create(tmp_path / "a", spec), device="cpu", progress="none")
     assert result["score"]["loss"] < 5.6 < result["trivial"]["loss"] - 2

@@ -182,13 +182,16 @@ def test_the_task_survives_json() -> None:
 @pytest.mark.parametrize(
     ("fields", "told"),
     [
-        ({"query": "both"}, "write 'self' or 'separate'"), ({"points": "cube"}, "sphere, orthogonal, doubled"),
+        ({"query": "both"}, "write 'self' or 'separate'"),
+        ({"points": "cube"}, "sphere, orthogonal, doubled"),
         ({"dim": 4, "points": "orthogonal"}, "16 orthogonal points of R\\^4; write tokens=4"),
         ({"tokens": 5, "points": "doubled", "query": "separate"}, "an even number"),
-        ({"points": "doubled"}, "always the opposite"), ({"tokens": 1}, "NearestNeighbor.tokens is 1"),
-        ({"biases": 4, "query": "separate"}, "write an odd number"), ({"biases": 5}, "query='separate'"),
+        ({"points": "doubled"}, "always the opposite"),
+        ({"tokens": 1}, "NearestNeighbor.tokens is 1"),
+        ({"biases": 4, "query": "separate"}, "write an odd number"),
+        ({"biases": 5}, "query='separate'"),
     ],
-)  # fmt: skip
+)
 def test_mistakes_are_told(fields: dict[str, object], told: str) -> None:
     with pytest.raises(UserError, match=told):
         NearestNeighbor(**fields)  # type: ignore[arg-type]

@@ -13,11 +13,13 @@ from manyheads.tasks import Images, Task
 from manyheads.tasks.nearest import NearestNeighbor
 from manyheads.train.recipes_lra import SMOKE
 
+# fmt: off
 CASES: dict[str, tuple[Task, object]] = {
     "images": (Images(), families.vit(32, 1, 2, 16, 32, image=28, patch=7, classes=10, channels=1)),
     "nearest": (NearestNeighbor(dim=8, tokens=4), families.nearest_neighbor(8, 1, 1, 8, 16, tokens=4)),
     **{name: (entry.task, entry.arch) for name, entry in SMOKE.items()},
-}  # fmt: skip
+}
+# fmt: on
 
 
 @pytest.mark.parametrize("name", CASES)

@@ -18,7 +18,13 @@ TASK = {"is": "Images", "limit": 2000, "test_limit": 200, "augment": AUGMENT}
 
 def made(**recipe: object) -> RunSpec:
     """A short run."""
-    usual = {"batch": 32, "basis": {"kind": "epochs", "amount": 2}, "lr": 4e-3, "evaluate_every": 0.5, "probe_every": 0.5}
+    usual = {
+        "batch": 32,
+        "basis": {"kind": "epochs", "amount": 2},
+        "lr": 4e-3,
+        "evaluate_every": 0.5,
+        "probe_every": 0.5,
+    }
     return RunSpec(ARCH, TASK, usual | recipe, 0)
 
 

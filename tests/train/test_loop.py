@@ -83,7 +83,15 @@ def test_the_log_is_the_mean_loss_since_the_last_one_by_a_plain_loop(tmp_path: P
 def test_evaluation_and_probe_come_at_their_cadence_and_at_the_end(tmp_path: Path) -> None:
     run_here(tmp_path / "a", spec(basis=steps(25)))
     assert [record["step"] for record in lines(tmp_path / "a", "metrics.jsonl", kind="eval")] == [10, 20, 25]
-    assert [record["step"] for record in lines(tmp_path / "a", "metrics.jsonl", kind="train")] == [4, 8, 12, 16, 20, 24, 25]
+    assert [record["step"] for record in lines(tmp_path / "a", "metrics.jsonl", kind="train")] == [
+        4,
+        8,
+        12,
+        16,
+        20,
+        24,
+        25,
+    ]
     probed = lines(tmp_path / "a", "spectra.jsonl")
     assert [record["step"] for record in probed] == [0, 0, 10, 10, 20, 20, 25, 25]
     assert {record["layer"] for record in probed} == {0, 1}
@@ -155,12 +163,16 @@ def test_a_specification_that_cannot_be_trained_is_told_before_anything_is_writt
 def test_a_half_precision_run_stays_close_to_a_full_one(tmp_path: Path) -> None:
     for precision in ("fp32", "bf16"):
         run_here(tmp_path / precision, spec(precision=precision))
-    full, half = ([r["loss"] for r in lines(tmp_path / name, "metrics.jsonl", kind="train")] for name in ("fp32", "bf16"))
+    full, half = (
+        [r["loss"] for r in lines(tmp_path / name, "metrics.jsonl", kind="train")] for name in ("fp32", "bf16")
+    )
     assert half != full
     assert half == pytest.approx(full, rel=0.1)
 
 
-def test_a_process_compiles_its_twelfth_run_as_it_did_its_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_process_compiles_its_twelfth_run_as_it_did_its_first(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """PyTorch gives up on a function that it has compiled 8 times, and goes on uncompiled without an error."""
     counter, compiled = CompileCounter(), torch.compile
     monkeypatch.setattr(torch, "compile", lambda forward: compiled(forward, backend=counter))

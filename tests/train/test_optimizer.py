@@ -21,7 +21,9 @@ def test_no_bias_norm_scale_position_token_or_table_decays(name: str) -> None:
     for parameter, tensor in model.named_parameters():
         last = parameter.rpartition(".")[2]
         vector = tensor.ndim < 2 or last in ("bias", "scale", "temperature")
-        looked_up = "position" in parameter or "class_token" in parameter or "vocab" in parameter or "types" in parameter
+        looked_up = (
+            "position" in parameter or "class_token" in parameter or "vocab" in parameter or "types" in parameter
+        )
         kernel = last == "weight" and "proj" in parameter  # a projection of positions is a matrix
         if vector or (looked_up and not kernel):
             assert parameter not in names, parameter
@@ -49,8 +51,10 @@ def test_the_step_is_pytorchs_with_a_learning_rate_that_is_a_tensor() -> None:
     recipe = Recipe(weight_decay=0.3, clip=0.1)
     mine = adamw(ours, recipe)
     names = decayed(plain)
-    groups = [{"params": [p for n, p in plain.named_parameters() if (n in names) is kind], "weight_decay": 0.3 * kind}
-              for kind in (True, False)]  # fmt: skip
+    groups = [
+        {"params": [p for n, p in plain.named_parameters() if (n in names) is kind], "weight_decay": 0.3 * kind}
+        for kind in (True, False)
+    ]
     theirs = torch.optim.AdamW(groups, foreach=False, fused=False)
     prepare(ours, mine, 0)
     for lr in (0.0, 1e-3, 5e-3):

@@ -58,8 +58,11 @@ def test_several_processes_train_as_one(kind: str, world: int, alone: Path, tmp_
 
 
 @pytest.mark.parametrize(("first", "second"), [("ddp", "none"), ("fsdp", "none"), ("fsdp", "fsdp"), ("none", "fsdp")])
-def test_a_checkpoint_of_some_processes_is_resumed_by_others(first: str, second: str, alone: Path, tmp_path: Path) -> None:
-    """2 processes stop, 1 or 4 go on; or 1 stops and 4 go on. Optimizer and averages included, or the losses would part."""
+def test_a_checkpoint_of_some_processes_is_resumed_by_others(
+    first: str, second: str, alone: Path, tmp_path: Path
+) -> None:
+    """2 processes stop, 1 or 4 go on; or 1 stops and 4 go on. Optimizer and averages included, or the losses would
+    part."""
     folder = tmp_path / "run"
     worlds = {("none", "fsdp"): (1, 4), ("fsdp", "fsdp"): (2, 4)}.get((first, second), (2, 1))
     together(worlds[0], train_together, str(folder), MADE.to_dict(), first, 8)

@@ -16,7 +16,9 @@ from manyheads.train.progress import Bar, Lines, Nobody, watch
 from tests.train.tiny import spec, steps
 
 
-def test_lines_name_the_run_the_step_the_rate_and_the_numbers(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_lines_name_the_run_the_step_the_rate_and_the_numbers(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     train(Run.create(tmp_path / "lean-s0", spec(basis=steps(8))), device="cpu")
     told = capsys.readouterr()
     assert told.out == ""

@@ -1,4 +1,5 @@
-"""A batch that grows with the budget: Crammed BERT's formula, samples counted right, the same bits when it is killed."""
+"""A batch that grows with the budget: Crammed BERT's formula, samples counted right, the same bits when it is
+killed."""
 
 from __future__ import annotations
 
@@ -204,7 +205,9 @@ def test_a_ramp_that_cannot_be_is_refused(fields: dict, words: str) -> None:
 def test_a_constant_batch_is_recorded_as_before_and_a_ramp_makes_another_run() -> None:
     assert "ramp" not in Recipe().to_dict()
     assert Recipe.from_dict(crammed().to_dict()) == crammed()
-    plain, grown = (spec(**(Recipe.from_dict(RECIPE | {"accumulate": 8, "ramp": much}).to_dict())) for much in (0.0, 0.5))
+    plain, grown = (
+        spec(**(Recipe.from_dict(RECIPE | {"accumulate": 8, "ramp": much}).to_dict())) for much in (0.0, 0.5)
+    )
     assert plain.id == spec(**Recipe.from_dict(RECIPE | {"accumulate": 8}).to_dict()).id != grown.id
 
 

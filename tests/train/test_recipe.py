@@ -1,4 +1,5 @@
-"""A recipe is plain data: read back exactly, wrong ones refused with what to write instead; the paper's is expressible."""
+"""A recipe is plain data: read back exactly, wrong ones refused with what to write instead; the paper's is
+expressible."""
 
 from __future__ import annotations
 
@@ -17,10 +18,21 @@ from manyheads.train.schedule import Schedule, factor
 from manyheads.train.table6 import IMAGENET, table6, table6_task
 
 FULL = Recipe(
-    batch=64, basis=Basis("flops", 1e15), lr=3e-4, schedule=Schedule("one_cycle", 0.3, 0.04, 1e-5, (0.95, 0.85)),
-    betas=(0.9, 0.98), decay="all", accumulate=4, ema=0.999, rates=Rates(0.1, 0.2, 0.3), precision="bf16", compile="off",
-    deterministic=True, evaluate_every=0.25, probe_every=100,
-)  # fmt: skip
+    batch=64,
+    basis=Basis("flops", 1e15),
+    lr=3e-4,
+    schedule=Schedule("one_cycle", 0.3, 0.04, 1e-5, (0.95, 0.85)),
+    betas=(0.9, 0.98),
+    decay="all",
+    accumulate=4,
+    ema=0.999,
+    rates=Rates(0.1, 0.2, 0.3),
+    precision="bf16",
+    compile="off",
+    deterministic=True,
+    evaluate_every=0.25,
+    probe_every=100,
+)
 
 
 @pytest.mark.parametrize("recipe", [Recipe(), FULL, table6(), table6("large")])
@@ -31,7 +43,9 @@ def test_a_recipe_is_read_back_as_it_was_written(recipe: Recipe) -> None:
 
 
 def test_whole_numbers_and_fractions_are_one_recipe() -> None:
-    assert Recipe.from_dict({"lr": 1, "basis": {"kind": "steps", "amount": 5}}) == Recipe(lr=1.0, basis=Basis("steps", 5.0))
+    assert Recipe.from_dict({"lr": 1, "basis": {"kind": "steps", "amount": 5}}) == Recipe(
+        lr=1.0, basis=Basis("steps", 5.0)
+    )
     assert json.dumps(Recipe(lr=1).to_dict()) == json.dumps(Recipe(lr=1.0).to_dict())
 
 
@@ -41,7 +55,7 @@ def test_whole_numbers_and_fractions_are_one_recipe() -> None:
         ([], "object with the fields of Recipe"),
         ({"learningrate": 1.0}, "no field 'learningrate'"),
         ({"weight_deca": 1.0}, "did you mean weight_decay"),
-        ({"lr": "fast"}, "recipe.lr is \"fast\"; write a number"),
+        ({"lr": "fast"}, 'recipe.lr is "fast"; write a number'),
         ({"lr": 0}, "recipe.lr is 0.0; write a number above 0"),
         ({"lr": True}, "write a number"),
         ({"batch": 1.5}, "recipe.batch is 1.5; write a whole number"),

@@ -38,8 +38,9 @@ def test_one_cycle_beside_pytorchs(kind: str, strategy: str) -> None:
     total, peak = 41, 12
     weight = torch.nn.Parameter(torch.zeros(1))
     optimizer = torch.optim.AdamW([weight], lr=2.0, betas=(0.9, 0.98))
-    theirs = torch.optim.lr_scheduler.OneCycleLR(optimizer, 2.0, total_steps=total, pct_start=(peak + 1) / total,
-                                                 anneal_strategy=strategy)  # fmt: skip
+    theirs = torch.optim.lr_scheduler.OneCycleLR(
+        optimizer, 2.0, total_steps=total, pct_start=(peak + 1) / total, anneal_strategy=strategy
+    )
     ours = Schedule(kind, warmup=peak / (total - 1), start=1 / 25, end=1 / 25e4, beta1=(0.95, 0.85))  # type: ignore[arg-type]
     for step in range(total):
         assert 2.0 * factor(ours, step / (total - 1)) == pytest.approx(theirs.get_last_lr()[0], rel=1e-6)

@@ -64,8 +64,13 @@ def test_a_plain_train_starts_from_the_weights_named_which_it_finds_beside_the_r
 def test_it_writes_what_a_run_given_the_folder_writes(root: Path) -> None:
     stated = weights_digest(root / "runs/pretrained/model")
     train(made(root, "plain", LEARNS, weights=stated), device="cpu", progress="none", root=root)
-    finetune(made(root, "given", LEARNS, weights=stated), root / "runs/pretrained/model", device="cpu", progress="none",
-             root=root)  # fmt: skip
+    finetune(
+        made(root, "given", LEARNS, weights=stated),
+        root / "runs/pretrained/model",
+        device="cpu",
+        progress="none",
+        root=root,
+    )
     assert traces(root / "runs/plain") == traces(root / "runs/given")
 
 
@@ -79,7 +84,9 @@ def test_without_them_nothing_is_trained(root: Path) -> None:
     with pytest.raises(UserError, match=r"names none; write --weights FOLDER .*, or weights='scratch' for"):
         train(made(root, "none"), device="cpu", progress="none", root=root)
     lost = made(root, "lost", weights="ab" * 32)
-    with pytest.raises(UserError, match="starts from weights of sha256 abababababab, and no folder beside it has these"):
+    with pytest.raises(
+        UserError, match="starts from weights of sha256 abababababab, and no folder beside it has these"
+    ):
         train(lost, device="cpu", progress="none", root=root)
     with pytest.raises(UserError, match=r"has sha256 .*, and the run's task says weights='abababababab'"):
         train(lost, device="cpu", progress="none", root=root, weights=root / "runs/pretrained/model")
@@ -98,8 +105,23 @@ def test_weights_for_what_starts_from_none_are_refused(root: Path) -> None:
 def test_the_command_takes_the_weights_of_a_run(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It states their digest in the task, and the same command goes on; without them nothing is written."""
     monkeypatch.chdir(root)
-    small = ["--set", "task.tokenizer=stories", "--set", "task.tokens=24", "--steps", "2", "--batch", "8", "--lr", "1e-12",
-             "--device", "cpu", "--data-root", ".", "--quiet"]  # fmt: skip
+    small = [
+        "--set",
+        "task.tokenizer=stories",
+        "--set",
+        "task.tokens=24",
+        "--steps",
+        "2",
+        "--batch",
+        "8",
+        "--lr",
+        "1e-12",
+        "--device",
+        "cpu",
+        "--data-root",
+        ".",
+        "--quiet",
+    ]
     command = ["train", "runs/pretrained/model", "--recipe", "glue", *small, "--out", "mine"]
     with pytest.raises(SystemExit) as left:
         main(command)
@@ -149,7 +171,9 @@ def test_where_all_checkpoints_are_damaged_it_starts_from_the_weights_again_and_
     train(run, device="cpu", progress=ear, root=root)
     assert [text for text in ear.heard if "is damaged" in text]
     assert kept(run)
-    told = [json.loads(line)["step"] for line in (run.path / "metrics.jsonl").read_text().splitlines() if "train" in line]
+    told = [
+        json.loads(line)["step"] for line in (run.path / "metrics.jsonl").read_text().splitlines() if "train" in line
+    ]
     assert told == [2, 4, 6, 8]
 
 

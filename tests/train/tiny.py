@@ -27,10 +27,12 @@ from manyheads.tasks import TASKS
 from manyheads.train.loop import train
 
 ARCH = vit(16, 2, 2, 8, 32, image=8, patch=4, channels=1, classes=4)
+# fmt: off
 RECIPE: dict[str, Any] = {
     "batch": 16, "basis": {"kind": "steps", "amount": 20}, "lr": 1e-2, "log_every": 4, "evaluate_every": 10,
     "probe_every": 10, "probe_samples": 2, "checkpoint_every": 5,
-}  # fmt: skip
+}
+# fmt: on
 
 
 @dataclass(frozen=True)
@@ -81,8 +83,11 @@ class Blobbing:
         images, labels = (part.to(self.device).chunk(share[1])[share[0]] for part in self.made(("held", 0), 64))
         logits = model(images).double()
         right = (logits.argmax(1) == labels).double().sum()
-        return {"loss": functional.cross_entropy(logits, labels, reduction="sum"), "right": right,
-                "count": torch.tensor(float(len(labels)), dtype=torch.float64, device=self.device)}  # fmt: skip
+        return {
+            "loss": functional.cross_entropy(logits, labels, reduction="sum"),
+            "right": right,
+            "count": torch.tensor(float(len(labels)), dtype=torch.float64, device=self.device),
+        }
 
     def score(self, tally: dict[str, Tensor]) -> dict[str, float]:
         """Loss and accuracy."""
@@ -173,7 +178,9 @@ def run_here(folder: Path, made: RunSpec) -> dict[str, Any]:
 def traces(folder: Path) -> dict[str, bytes]:
     """What has to be equal to the bit in two equal runs: metrics, spectra, weights."""
     names = ("metrics.jsonl", "spectra.jsonl", "model/arch.json")
-    weights = load_file(folder / "model" / "model.safetensors")  # not its bytes: the header's order is the library's whim
+    weights = load_file(
+        folder / "model" / "model.safetensors"
+    )  # not its bytes: the header's order is the library's whim
     return {name: (folder / name).read_bytes() for name in names} | {
         name: tensor.numpy().tobytes() for name, tensor in weights.items()
     }
@@ -182,8 +189,16 @@ def traces(folder: Path) -> dict[str, bytes]:
 def server() -> multiprocessing.context.ForkServerContext:
     """Where processes come from: forked, with all that training needs imported and no thread started."""
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["tests.train.tiny", "torch.distributed.checkpoint", "torch.distributed.fsdp",
-                                    "torch.distributed.device_mesh", "torch._dynamo", "tests.train.workers"])  # fmt: skip
+    context.set_forkserver_preload(
+        [
+            "tests.train.tiny",
+            "torch.distributed.checkpoint",
+            "torch.distributed.fsdp",
+            "torch.distributed.device_mesh",
+            "torch._dynamo",
+            "tests.train.workers",
+        ]
+    )
     return context
 
 
@@ -220,6 +235,7 @@ def together(world: int, target: Callable[..., None], *args: Any, seconds: float
 def as_rank(rank: int, world: int, port: int, target: Callable[..., None], args: tuple[Any, ...]) -> None:
     """Be one of several processes."""
     torch.set_num_threads(1)
-    os.environ.update(RANK=str(rank), WORLD_SIZE=str(world), LOCAL_RANK=str(rank), MASTER_ADDR="127.0.0.1",
-                      MASTER_PORT=str(port))  # fmt: skip
+    os.environ.update(
+        RANK=str(rank), WORLD_SIZE=str(world), LOCAL_RANK=str(rank), MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port)
+    )
     target(*args)

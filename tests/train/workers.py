@@ -75,9 +75,11 @@ def meta_shards(arch: Any, answer: str) -> None:
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     dist.init_process_group("fake", rank=0, world_size=8, store=FakeStore())
     model = shard(build(arch, device="meta"), init_device_mesh("cpu", (8,)))
-    told = {"parameters": sum(p.numel() for p in model.parameters()),
-            "here": sum(local(p).numel() for p in model.parameters()),
-            "kibibytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before}  # fmt: skip
+    told = {
+        "parameters": sum(p.numel() for p in model.parameters()),
+        "here": sum(local(p).numel() for p in model.parameters()),
+        "kibibytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before,
+    }
     Path(answer).write_text(json.dumps(told))
 
 

@@ -94,8 +94,14 @@ def show(count: int, unit: str) -> str:
 def _audited(row: Row) -> Audited:
     found, stated, best = matching(row), as_stated(row), likely(row)
     if row.figure is None:
-        return Audited(row, stated, found, best, "illegible", f"{row.note}; the repository's model has "
-                       f"{show(best.params, row.unit)}")
+        return Audited(
+            row,
+            stated,
+            found,
+            best,
+            "illegible",
+            f"{row.note}; the repository's model has {show(best.params, row.unit)}",
+        )
     if best in found and not best.changes:
         how = agrees(best.params, row.figure, row.unit)
         policy = {"split": ", heads split: inner stays", "fixed": ", head_dim kept: inner grows"}.get(best.policy, "")
@@ -104,15 +110,28 @@ def _audited(row: Row) -> Audited:
     options = " or ".join(dict.fromkeys(show(r.params, row.unit) for r in stated))
     if row.change == "same":
         lost = params(readings(row.id.replace("/lean", "/original"))[0].arch).total - stated[0].params
-        return Audited(row, stated, found, best, "mismatch",
-                       f"(2,2) to (1,4) removes {lost:,} parameters: it cannot be the same; {_needs(found)}")
+        return Audited(
+            row,
+            stated,
+            found,
+            best,
+            "mismatch",
+            f"(2,2) to (1,4) removes {lost:,} parameters: it cannot be the same; {_needs(found)}",
+        )
     if not found:
         miss = min(abs(r.params / _value(row) - 1) for r in stated)
-        return Audited(row, stated, found, best, "mismatch",
-                       f"stated gives {options}, {miss:.2%} off; no reading prints it")
+        return Audited(
+            row, stated, found, best, "mismatch", f"stated gives {options}, {miss:.2%} off; no reading prints it"
+        )
     if not best.changes and row.table > 3:
-        return Audited(row, stated, found, best, "mismatch",
-                       f"stated gives {options}; the figure needs {_needs(found)}, which the memory column contradicts")
+        return Audited(
+            row,
+            stated,
+            found,
+            best,
+            "mismatch",
+            f"stated gives {options}; the figure needs {_needs(found)}, which the memory column contradicts",
+        )
     return Audited(row, stated, found, best, "mismatch", f"stated gives {options}; the figure needs {_needs(found)}")
 
 

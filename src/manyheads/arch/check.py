@@ -180,11 +180,14 @@ def _attention(op: Attention, where: str, tokens: int) -> None:
         if not isinstance(op.mix, Softmax):
             raise UserError(f"{where}: kv_heads goes with Softmax only, not with {type(op.mix).__name__}; leave it out")
         if op.heads % kv:
-            raise UserError(f"{where}: {op.heads} heads cannot share {kv} kv_heads evenly; write one of "
-                            f"{divisors(op.heads)}")
+            raise UserError(
+                f"{where}: {op.heads} heads cannot share {kv} kv_heads evenly; write one of {divisors(op.heads)}"
+            )
     if isinstance(op.mix, Softmax) and op.mix.rope is not None and op.head_dim % 2:
-        raise UserError(f"{where}: rotary positions turn pairs of channels; head_dim {op.head_dim} is odd, write "
-                        f"{op.head_dim - 1 or 2} or {op.head_dim + 1}")
+        raise UserError(
+            f"{where}: rotary positions turn pairs of channels; head_dim {op.head_dim} is odd, write "
+            f"{op.head_dim - 1 or 2} or {op.head_dim + 1}"
+        )
     if isinstance(op.mix, Window) and side(tokens) ** 2 != tokens:
         raise UserError(f"{where}: windows need a square grid, and {tokens} tokens are not one")
     if isinstance(op.mix, Outlook):
@@ -226,12 +229,16 @@ def _embed(arch: Arch) -> None:
             n = _grid(embed.image, embed.patch, "embed") ** 2
             _need(first, n + 1, f"an image of {embed.image} in patches of {embed.patch}, with its class token")
             if embed.legacy and embed.patch % embed.stride:
-                raise UserError(f"the legacy embedding cuts patches of {embed.patch} after a stride of {embed.stride}, "
-                                "which must divide it; write legacy=false or another stride")
+                raise UserError(
+                    f"the legacy embedding cuts patches of {embed.patch} after a stride of {embed.stride}, "
+                    "which must divide it; write legacy=false or another stride"
+                )
             pixels = (-(-embed.patch // embed.stride)) ** 2
             nested = [item for stage in arch.stages for item in stage.unit if isinstance(item, Nested)]
             if not nested or any(item.tokens != pixels for item in nested):
-                raise UserError(f"embed gives {pixels} pixels a patch: every layer must be a Nested with tokens={pixels}")
+                raise UserError(
+                    f"embed gives {pixels} pixels a patch: every layer must be a Nested with tokens={pixels}"
+                )
             if len({item.width for item in nested}) > 1:
                 raise UserError("nested layers differ in width: the pixels keep one width through the model")
         case ConvStem():
@@ -242,8 +249,10 @@ def _embed(arch: Arch) -> None:
             _need(first, grid**2, f"the stem on an image of {embed.image}")
         case Token():
             if embed.positions and embed.positions < first.tokens:
-                raise UserError(f"stages[0].tokens is {first.tokens}, beyond the {embed.positions} positions of the "
-                                f"embedding; write tokens up to {embed.positions}")
+                raise UserError(
+                    f"stages[0].tokens is {first.tokens}, beyond the {embed.positions} positions of the "
+                    f"embedding; write tokens up to {embed.positions}"
+                )
             if embed.positions and embed.sinusoid:
                 raise UserError("embed has learned positions and a sinusoid; write positions=0 or sinusoid=false")
         case Points():
@@ -257,8 +266,9 @@ def _stem(convs: tuple[Conv, ...], first: Stage) -> None:
     if not convs:
         raise UserError("embed.convs is empty: a stem has at least one Conv")
     if convs[-1].out != first.width:
-        raise UserError(f"the stem ends with {convs[-1].out} channels and the first stage has width {first.width}; "
-                        "write the same")
+        raise UserError(
+            f"the stem ends with {convs[-1].out} channels and the first stage has width {first.width}; write the same"
+        )
 
 
 def conv_side(grid: int, conv: Conv) -> int:
@@ -279,15 +289,18 @@ def _between(arch: Arch) -> None:
             case Downsample(kernel=kernel):
                 grid = -(-side(before.tokens) // kernel)
                 if after.tokens != grid**2:
-                    raise UserError(f"stages[{i}].tokens is {after.tokens}; downsampling {before.tokens} tokens by "
-                                    f"{kernel} gives {grid**2}")
+                    raise UserError(
+                        f"stages[{i}].tokens is {after.tokens}; downsampling {before.tokens} tokens by "
+                        f"{kernel} gives {grid**2}"
+                    )
             case enter:
                 grown = before.tokens + isinstance(enter, ClassToken)
                 if after.tokens != grown:
                     raise UserError(f"stages[{i}].tokens is {after.tokens}; {type(enter).__name__} gives {grown}")
                 if after.width != before.width:
-                    raise UserError(f"stages[{i}].width is {after.width} after {before.width}; a width changes only "
-                                    "with Downsample")
+                    raise UserError(
+                        f"stages[{i}].width is {after.width} after {before.width}; a width changes only with Downsample"
+                    )
     if not any(attentions(stage) for stage in arch.stages):
         raise UserError("no stage holds an Attention: there are no heads to speak of")
 

@@ -172,7 +172,8 @@ def at_width(arch: Arch, ratio: float) -> Arch:
                 return op
 
     stages = tuple(
-        replace(stage, width=scaled(stage.width), unit=tuple(layer(item) for item in stage.unit)) for stage in arch.stages
+        replace(stage, width=scaled(stage.width), unit=tuple(layer(item) for item in stage.unit))
+        for stage in arch.stages
     )
     embed = arch.embed
     if isinstance(embed, ConvStem):
@@ -198,6 +199,8 @@ def _search(name: str, at: Callable[[int], Arch], low: int, high: int, target: i
 
 def _within(control: Control, limit: float = LIMIT) -> Control:
     if abs(control.residual) > limit:
-        raise UserError(f"control {control.name} comes no closer than {control.residual:+.2%} to {control.matches}; "
-                        f"{limit:.0%} is the limit. Choose a lean design whose numbers divide better")
+        raise UserError(
+            f"control {control.name} comes no closer than {control.residual:+.2%} to {control.matches}; "
+            f"{limit:.0%} is the limit. Choose a lean design whose numbers divide better"
+        )
     return control

@@ -15,9 +15,18 @@ from .params import Params, params
 from .spec import Arch, Sketch, attentions
 
 __all__ = [
-    "Cost", "Params", "activation_bytes", "cost", "forward_flops", "head_layers", "kv_bytes", "params", "state_bytes",
-    "training_bytes", "training_flops",
-]  # fmt: skip
+    "Cost",
+    "Params",
+    "activation_bytes",
+    "cost",
+    "forward_flops",
+    "head_layers",
+    "kv_bytes",
+    "params",
+    "state_bytes",
+    "training_bytes",
+    "training_flops",
+]
 
 
 @dataclass(frozen=True)

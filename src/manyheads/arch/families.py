@@ -49,10 +49,23 @@ BATCH = Norm("batch", 1e-5)
 
 
 def vit(
-    width: int, depth: int, heads: int, head_dim: int, mlp_dim: int, *, image: int = 224, patch: int = 16,
-    channels: int = 3, classes: int = 1000, class_tokens: int = 1, class_positions: bool = True,
-    scaled: float | None = None, eps: float = 1e-6, qkv_bias: bool = True, family: str = "vit",
-) -> Arch:  # fmt: skip
+    width: int,
+    depth: int,
+    heads: int,
+    head_dim: int,
+    mlp_dim: int,
+    *,
+    image: int = 224,
+    patch: int = 16,
+    channels: int = 3,
+    classes: int = 1000,
+    class_tokens: int = 1,
+    class_positions: bool = True,
+    scaled: float | None = None,
+    eps: float = 1e-6,
+    qkv_bias: bool = True,
+    family: str = "vit",
+) -> Arch:
     """ViT (2010.11929) and, with `family="deit"`, DeiT (2012.12877): two class tokens make it distilled."""
     norm = Norm(eps=eps)
     layer = (
@@ -69,10 +82,22 @@ def vit(
 
 
 def xcit(
-    width: int, depth: int, heads: int, head_dim: int, mlp_dim: int, *, image: int = 224, patch: int = 16,
-    channels: int = 3, classes: int = 1000, class_layers: int = 2, class_heads: int | None = None,
-    class_head_dim: int | None = None, class_mlp_dim: int | None = None, scaled: float = 1e-5,
-) -> Arch:  # fmt: skip
+    width: int,
+    depth: int,
+    heads: int,
+    head_dim: int,
+    mlp_dim: int,
+    *,
+    image: int = 224,
+    patch: int = 16,
+    channels: int = 3,
+    classes: int = 1000,
+    class_layers: int = 2,
+    class_heads: int | None = None,
+    class_head_dim: int | None = None,
+    class_mlp_dim: int | None = None,
+    scaled: float = 1e-5,
+) -> Arch:
     """XCiT (2106.09681): cross-covariance layers, then class attention. Class attention is as wide as the model unless
     stated otherwise."""
     layer = (
@@ -92,19 +117,29 @@ def xcit(
     return Arch(
         "xcit",
         ConvStem(image, channels, convs, fourier=32),
-        (
-            Stage(width, tokens, depth, (layer,)),
-            Stage(width, tokens + 1, class_layers, (class_layer,), ClassToken()),
-        ),
+        (Stage(width, tokens, depth, (layer,)), Stage(width, tokens + 1, class_layers, (class_layer,), ClassToken())),
         Classify(classes, "class", LAYER6),
     )
 
 
 def tnt(
-    width: int, depth: int, heads: int, head_dim: int, mlp_dim: int, *, pixel_width: int, pixel_heads: int = 4,
-    pixel_head_dim: int, pixel_mlp_dim: int, image: int = 224, patch: int = 16, channels: int = 3, stride: int = 4,
-    classes: int = 1000, legacy: bool = False,
-) -> Arch:  # fmt: skip
+    width: int,
+    depth: int,
+    heads: int,
+    head_dim: int,
+    mlp_dim: int,
+    *,
+    pixel_width: int,
+    pixel_heads: int = 4,
+    pixel_head_dim: int,
+    pixel_mlp_dim: int,
+    image: int = 224,
+    patch: int = 16,
+    channels: int = 3,
+    stride: int = 4,
+    classes: int = 1000,
+    legacy: bool = False,
+) -> Arch:
     """TNT (2103.00112), in timm's current block or its legacy one (before 1.0.16)."""
     pixels = (-(-patch // stride)) ** 2
     nested = Nested(
@@ -127,10 +162,20 @@ def _plain(attention: Attention, mlp: Mlp, norm: Norm) -> Layer:
 
 
 def volo(
-    widths: Sequence[int], depths: Sequence[int], heads: Sequence[int], head_dims: Sequence[int],
-    mlp_dims: Sequence[int], *, stem: int = 64, image: int = 224, patch: int = 8, channels: int = 3,
-    classes: int = 1000, class_layers: int = 2, aux: bool = True,
-) -> Arch:  # fmt: skip
+    widths: Sequence[int],
+    depths: Sequence[int],
+    heads: Sequence[int],
+    head_dims: Sequence[int],
+    mlp_dims: Sequence[int],
+    *,
+    stem: int = 64,
+    image: int = 224,
+    patch: int = 8,
+    channels: int = 3,
+    classes: int = 1000,
+    class_layers: int = 2,
+    aux: bool = True,
+) -> Arch:
     """VOLO (2106.13112): an outlook stage, transformer stages at half its grid, class attention, an aux head."""
     relu = [Conv(stem, 7, 2, BATCH, "relu"), Conv(stem, 3, 1, BATCH, "relu"), Conv(stem, 3, 1, BATCH, "relu")]
     convs = (*relu, Conv(widths[0], patch // 2, patch // 2, bias=True))
@@ -150,9 +195,17 @@ def volo(
 
 
 def davit(
-    widths: Sequence[int], depths: Sequence[int], heads: Sequence[int], head_dims: Sequence[int],
-    mlp_dims: Sequence[int], *, window: int = 7, image: int = 224, channels: int = 3, classes: int = 1000,
-) -> Arch:  # fmt: skip
+    widths: Sequence[int],
+    depths: Sequence[int],
+    heads: Sequence[int],
+    head_dims: Sequence[int],
+    mlp_dims: Sequence[int],
+    *,
+    window: int = 7,
+    image: int = 224,
+    channels: int = 3,
+    classes: int = 1000,
+) -> Arch:
     """DaViT (2204.03645): every unit is a window layer and a channel layer, each with depthwise positions."""
     stages = []
     grid = -(-image // 4)
@@ -174,9 +227,16 @@ def davit(
 
 
 def crammed_bert(
-    width: int = 768, depth: int = 16, heads: int = 12, head_dim: int = 64, mlp_dim: int = 1536, *,
-    vocab: int = 32768, tokens: int = 128, head: Head | None = None,
-) -> Arch:  # fmt: skip
+    width: int = 768,
+    depth: int = 16,
+    heads: int = 12,
+    head_dim: int = 64,
+    mlp_dim: int = 1536,
+    *,
+    vocab: int = 32768,
+    tokens: int = 128,
+    head: Head | None = None,
+) -> Arch:
     """Crammed BERT (2212.14034): pre-norm, gated MLP, no biases, tied head, one learned scalar on sinusoidal positions.
 
     Its code states 3072, the columns of the gated MLP's first matrix; `mlp_dim` is half of that."""
@@ -188,24 +248,42 @@ def crammed_bert(
 
 
 def bert(
-    width: int, depth: int, heads: int, head_dim: int, mlp_dim: int, *, vocab: int = 30522, tokens: int = 512,
-    positions: int = 512, types: int = 2, head: Head | None = None, eps: float = 1e-12,
-) -> Arch:  # fmt: skip
+    width: int,
+    depth: int,
+    heads: int,
+    head_dim: int,
+    mlp_dim: int,
+    *,
+    vocab: int = 30522,
+    tokens: int = 512,
+    positions: int = 512,
+    types: int = 2,
+    head: Head | None = None,
+    eps: float = 1e-12,
+) -> Arch:
     """BERT (1810.04805): post-norm, learned positions and segments, masked-token head with its transform."""
     norm = Norm(eps=eps)
-    layer = (
-        Residual(Attention(heads, head_dim), norm, "post"),
-        Residual(Mlp(mlp_dim), norm, "post"),
-    )
+    layer = (Residual(Attention(heads, head_dim), norm, "post"), Residual(Mlp(mlp_dim), norm, "post"))
     embed = Token(vocab, positions, types=types, norm=norm)
     default = Masked(bias=True, transform=True)
     return Arch("bert", embed, (Stage(width, tokens, depth, (layer,)),), head or default)
 
 
 def gpt2(
-    width: int, depth: int, heads: int, head_dim: int, mlp_dim: int, *, vocab: int = 50257, tokens: int = 1024,
-    positions: int = 1024, tied: bool = True, head_bias: bool = False, qkv_bias: bool = True, relu: bool = False,
-) -> Arch:  # fmt: skip
+    width: int,
+    depth: int,
+    heads: int,
+    head_dim: int,
+    mlp_dim: int,
+    *,
+    vocab: int = 50257,
+    tokens: int = 1024,
+    positions: int = 1024,
+    tied: bool = True,
+    head_bias: bool = False,
+    qkv_bias: bool = True,
+    relu: bool = False,
+) -> Arch:
     """GPT-2 in its dialects: OpenAI's (tied, GELU, biases) and the TinyStories one (untied, ReLU, no qkv bias)."""
     attention = Attention(heads, head_dim, qkv_bias=qkv_bias, mix=Softmax(causal=True))
     layer = _plain(attention, Mlp(mlp_dim, "relu" if relu else "gelu_tanh"), LAYER5)
@@ -214,10 +292,22 @@ def gpt2(
 
 
 def llama(
-    width: int, depth: int, heads: int, head_dim: int, mlp_dim: int, *, kv_heads: int | None = None, vocab: int,
-    tokens: int, rope: Rope | RopeLlama3, tied: bool, qk_norm: bool = False, qkv_bias: bool = False,
-    out_bias: bool = False, eps: float = 1e-6,
-) -> Arch:  # fmt: skip
+    width: int,
+    depth: int,
+    heads: int,
+    head_dim: int,
+    mlp_dim: int,
+    *,
+    kv_heads: int | None = None,
+    vocab: int,
+    tokens: int,
+    rope: Rope | RopeLlama3,
+    tied: bool,
+    qk_norm: bool = False,
+    qkv_bias: bool = False,
+    out_bias: bool = False,
+    eps: float = 1e-6,
+) -> Arch:
     """Llama- and Qwen-type decoders: rotary positions, RMS norm, gated MLP, grouped queries, optional q and k norm."""
     norm = Norm("rms", eps)
     attention = Attention(
@@ -228,9 +318,21 @@ def llama(
 
 
 def nystromformer(
-    width: int, depth: int, heads: int, head_dim: int, mlp_dim: int, *, vocab: int, tokens: int, classes: int,
-    landmarks: int = 64, conv: int = 0, pair: bool = False, head_hidden: int = 128, softmax: bool = False,
-) -> Arch:  # fmt: skip
+    width: int,
+    depth: int,
+    heads: int,
+    head_dim: int,
+    mlp_dim: int,
+    *,
+    vocab: int,
+    tokens: int,
+    classes: int,
+    landmarks: int = 64,
+    conv: int = 0,
+    pair: bool = False,
+    head_hidden: int = 128,
+    softmax: bool = False,
+) -> Arch:
     """The Nyströmformer of the LRA tasks (2102.03902): pre-norm, mean pooling, a hidden layer before the classes.
 
     `softmax=True` is its exact peer; `pair=True` reads two documents (Retrieval)."""
@@ -241,9 +343,16 @@ def nystromformer(
 
 
 def nearest_neighbor(
-    dim: int = 64, depth: int = 1, heads: int = 1, head_dim: int = 64, mlp_dim: int = 2048, *, tokens: int = 16,
-    positions: str = "none", position_dim: int = 64,
-) -> Arch:  # fmt: skip
+    dim: int = 64,
+    depth: int = 1,
+    heads: int = 1,
+    head_dim: int = 64,
+    mlp_dim: int = 2048,
+    *,
+    tokens: int = 16,
+    positions: str = "none",
+    position_dim: int = 64,
+) -> Arch:
     """The encoder of the rank experiments (2407.16153): post-norm, unit norm, ReLU. Several attentions averaged there
     are one attention here with inner = multiplier x width and its output divided by the multiplier."""
     width = dim + position_dim if positions == "concat" else dim

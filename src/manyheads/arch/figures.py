@@ -45,8 +45,10 @@ def _point(label: str, arch: Arch, printed: float | None = None) -> Point:
 def _heads(depth: int) -> list[Point]:
     base = zoo.get("vit_b")
     printed = {(8, 14): 61.2e6, (8, 18): 67.4e6}  # section 4.1.1, the ends of a range
-    return [_point(f"{depth} layers, {h} heads of 64", redesign(base, depth=depth, heads=h), printed.get((depth, h)))
-            for h in range(2, 19, 2)]
+    return [
+        _point(f"{depth} layers, {h} heads of 64", redesign(base, depth=depth, heads=h), printed.get((depth, h)))
+        for h in range(2, 19, 2)
+    ]
 
 
 def _mlps(depth: int) -> list[Point]:
@@ -64,17 +66,21 @@ def _lra(row: str) -> list[Point]:
     grid = {r.label: r for r in readings(row)}
     return [
         _point(label, grid[label].arch)
-        for depth in (2, 1) for heads in (2, 4, 6, 8) for skip in ("conv 35", "no conv")
+        for depth in (2, 1)
+        for heads in (2, 4, 6, 8)
+        for skip in ("conv 35", "no conv")
         for label in [f"({depth},{heads}) x 32, {skip}"]
-    ]  # fmt: skip
+    ]
 
 
 def _best() -> list[Point]:
     base = zoo.get("vit_b")
     return [
         _point(f"{depth} layers, {heads} heads of 64, MLP {mlp}", redesign(base, depth=depth, heads=heads, mlp_dim=mlp))
-        for depth in (5, 6, 7, 8) for heads in (12, 16, 20, 24, 30) for mlp in (1536, 3072)
-    ]  # fmt: skip
+        for depth in (5, 6, 7, 8)
+        for heads in (12, 16, 20, 24, 30)
+        for mlp in (1536, 3072)
+    ]
 
 
 @cache
@@ -83,7 +89,9 @@ def figures() -> tuple[Figure, ...]:
     return (
         Figure("fig1", "accuracy against parameters, originals and redesigns of Tables 4 and 5", tuple(_tables(4, 5))),
         Figure("fig2", "kappa of ViT-B against heads (2 to 18; even steps are ours)", tuple(_heads(12))),
-        Figure("fig3", "top-1 of ViT-B, 12 and 8 layers, against heads (even steps are ours)", (*_heads(12), *_heads(8))),
+        Figure(
+            "fig3", "top-1 of ViT-B, 12 and 8 layers, against heads (even steps are ours)", (*_heads(12), *_heads(8))
+        ),
         Figure("fig4", "top-1 of ViT-B with 12 and 8 layers against MLP width", (*_mlps(12), *_mlps(8))),
         Figure("fig5", "best configurations at 8 layers and fewer: the paper's are unknown", tuple(_best()), own=True),
         Figure("fig6", "accuracy, parameters and memory of the base vision pairs (Table 4)", tuple(_tables(4))),

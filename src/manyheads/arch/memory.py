@@ -94,7 +94,8 @@ def activation_bytes(arch: Arch | Sketch, batch: Num = 1, precision: Precision =
 
 def state_bytes(arch: Arch | Sketch, precision: Precision = "fp32", gradients: bool = True) -> Num:
     """Weights, gradients and AdamW's two moments in float32, 16 bytes a parameter; autocast adds a half-precision copy
-    of the weights. Without `gradients` (one process that drops them after each step) the peak comes before they exist."""
+    of the weights. Without `gradients` (one process that drops them after each step) the peak comes before they
+    exist."""
     return ((16 if gradients else 12) + (2 if precision == "amp" else 0)) * params(arch).total
 
 
@@ -183,7 +184,9 @@ def attention_saved(op: Attention, width: Num, tokens: Num, fused: bool) -> Save
             return Saved(compute=tokens * qkv_out, maps=op.inner * op.head_dim)
         case Window(size=size):
             rows = padded(tokens, size)
-            return Saved(compute=rows * qkv_out + (rows - tokens) * width, maps=0 if fused else op.heads * rows * size**2)
+            return Saved(
+                compute=rows * qkv_out + (rows - tokens) * width, maps=0 if fused else op.heads * rows * size**2
+            )
         case Outlook(kernel=kernel, stride=stride):
             spots = (-(-side(tokens) // stride)) ** 2
             values = spots * op.inner * kernel**2 + tokens * op.inner

@@ -104,6 +104,7 @@ def _vision(key: str, table: int, model: Model, original: tuple, lean: tuple) ->
 _DAVIT_B_MLP, _DAVIT_L_MLP = (512, 1024, 2048, 4096), (768, 1536, 3072, 6144)
 _FULL, _HALF = (8, 8, 16, 4), (4, 4, 8, 2)
 
+# fmt: off
 ROWS: tuple[Row, ...] = (
     Row("crammed_bert/original", 1, CRAMMED, "original", 16, 12, None, "119", memory=13.8,
         scores=_glue(83.8, 92.3, 86.3, 55.1, 90.1, 87.3, 85.0, 48.9, 78.6)),
@@ -142,7 +143,8 @@ ROWS: tuple[Row, ...] = (
              (_HALF, (24, 32, 32, 32), (768, 1536, 1536, 1536), 83.1, 96.2, "105.6", 188.8)),
     *_vision("davit_l", 5, DAVIT_L, ((1, 1, 9, 1), (6, 12, 24, 48), _DAVIT_L_MLP, 83.6, 96.5, "196.8", 238.4),
              ((1, 1, 5, 1), (6, 12, 48, 48), _DAVIT_L_MLP, 83.6, 96.6, "140.0", 186.4)),
-)  # fmt: skip
+)
+# fmt: on
 
 PAIRS: tuple[str, ...] = tuple(dict.fromkeys(row.id.split("/")[0] for row in ROWS))
 BY_ID: dict[str, Row] = {row.id: row for row in ROWS}

@@ -195,7 +195,9 @@ def embed_params(embed: Embed, first: Stage) -> Params:
             flat = nested.width * nested.tokens
             pixels = linear(embed.channels * embed.kernel**2, nested.width, True) + flat
             patches = linear(flat, width, True) + width + first.tokens * width
-            return Params(embedding=pixels + patches, norm=norm_params(embed.norm, flat) + norm_params(embed.norm, width))
+            return Params(
+                embedding=pixels + patches, norm=norm_params(embed.norm, flat) + norm_params(embed.norm, width)
+            )
         case Token():
             table = (embed.vocab + embed.positions + embed.types) * width
             return Params(embedding=table + 1 if embed.sinusoid else table, norm=norm_params(embed.norm, width))
@@ -214,7 +216,9 @@ def head_params(head: Head, embed: Embed, last: Stage) -> Params:
         case Classify():
             norm = norm_params(head.norm, width)
             if head.hidden:
-                return Params(norm=norm, head=linear(width, head.hidden, True) + linear(head.hidden, head.classes, True))
+                return Params(
+                    norm=norm, head=linear(width, head.hidden, True) + linear(head.hidden, head.classes, True)
+                )
             count = 1 + head.distill + head.aux
             return Params(norm=norm, head=count * linear(width, head.classes, True))
         case Lm():

@@ -86,7 +86,8 @@ class Nystrom:
 Mix = Softmax | CrossCovariance | Outlook | Window | Channel | Nystrom
 
 
-# ------------------------------------------------------------------------------------------------ residual branches' ops
+# ------------------------------------------------------------------------------------------------ residual branches'
+# ops
 @dataclass(frozen=True)
 class Attention:
     """width -> heads x head_dim -> width. `kv_heads` heads of keys and values are shared between groups of heads;

@@ -1,10 +1,9 @@
 """Readings of a printed row: every model of a stated grid whose parameter count agrees with the printed figure.
 
 A row states depth and heads, but not head_dim, and its MLP width need not be the one that was counted. The grid of a
-vision or language row is {head_dim kept, inner kept, head_dim 64} x {the stated MLP, half multiples of the width, powers
-of two; for staged families one ratio for all stages, or the stated one halved in some}. For the Long-Range Arena rows it
-is {1, 2} layers x {2, 4, 6, 8} heads x head_dim {32, 64} x MLP {128, 256} x convolution {35 taps, none}.
-"""
+vision or language row is {head_dim kept, inner kept, head_dim 64} x {the stated MLP, half multiples of the width,
+powers of two; for staged families one ratio for all stages, or the stated one halved in some}. For the Long-Range Arena
+rows it is {1, 2} layers x {2, 4, 6, 8} heads x head_dim {32, 64} x MLP {128, 256} x convolution {35 taps, none}."""
 
 from __future__ import annotations
 
@@ -146,7 +145,9 @@ def _lra(row: Row) -> Iterator[Reading]:
             )
             if differs
         ]
-        label = f"({depth},{count}) x {dim}, {'conv 35' if conv else 'no conv'}" + (f", MLP {mlp}" if mlp != 128 else "")
+        label = f"({depth},{count}) x {dim}, {'conv 35' if conv else 'no conv'}" + (
+            f", MLP {mlp}" if mlp != 128 else ""
+        )
         yield _reading(base, arch, label, changes)
 
 

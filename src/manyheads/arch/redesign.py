@@ -104,11 +104,15 @@ def _spread(value: Setting, stages: list[Stage], name: str) -> list[int] | None:
         return None
     values = [value] * len(stages) if isinstance(value, int) else list(value)
     if isinstance(value, int) and len(stages) > 1:
-        raise UserError(f"{name} is {value}, but this family has {len(stages)} stages; write one number per stage, "
-                        f"e.g. {','.join(str(_current(stage, name)) for stage in stages)}")
+        raise UserError(
+            f"{name} is {value}, but this family has {len(stages)} stages; write one number per stage, "
+            f"e.g. {','.join(str(_current(stage, name)) for stage in stages)}"
+        )
     if len(values) != len(stages):
-        raise UserError(f"{name} has {len(values)} numbers and the model has {len(stages)} stages; write one per stage, "
-                        f"e.g. {','.join(str(_current(stage, name)) for stage in stages)}")
+        raise UserError(
+            f"{name} has {len(values)} numbers and the model has {len(stages)} stages; write one per stage, "
+            f"e.g. {','.join(str(_current(stage, name)) for stage in stages)}"
+        )
     if name == "mlp_dim" and not all(mlps(stage) for stage in stages):
         if not any(values):
             return None
@@ -136,8 +140,11 @@ def _head_dim(stage: Stage, heads: int, policy: Policy) -> int:
     if inner % heads == 0:
         return inner // heads
     step = 2 if isinstance(op.mix, Softmax) and op.mix.rope is not None else 1
-    near = [d for d in range(inner // heads - 1, inner // heads + 3)
-            if d > 0 and d % step == 0 and abs(d * heads / inner - 1) <= SPLIT_TOLERANCE]
+    near = [
+        d
+        for d in range(inner // heads - 1, inner // heads + 3)
+        if d > 0 and d % step == 0 and abs(d * heads / inner - 1) <= SPLIT_TOLERANCE
+    ]
     options = [f"head_dim={d} (inner {d * heads}, {d * heads / inner - 1:+.1%})" for d in near]
     state = f"State {' or '.join(options)}, or split" if options else "Split"
     raise UserError(
@@ -153,8 +160,10 @@ def _split_kv(stage: Stage, heads: int, head_dim: int) -> int | None:
     if op.kv_heads is None:
         return None
     if op.kv_inner % head_dim or heads % (op.kv_inner // head_dim):
-        raise UserError(f"heads of {head_dim} do not keep the {op.kv_inner} columns of keys and values that {op.kv_heads} "
-                        f"kv_heads of {op.head_dim} have; state kv_heads, one of {divisors(heads)}")
+        raise UserError(
+            f"heads of {head_dim} do not keep the {op.kv_inner} columns of keys and values that {op.kv_heads} "
+            f"kv_heads of {op.head_dim} have; state kv_heads, one of {divisors(heads)}"
+        )
     return op.kv_inner // head_dim
 
 
@@ -174,8 +183,10 @@ def _insist_on_split(stages: list[Stage], counts: list[int] | None, dims: list[i
         op = attentions(stage)[0]
         heads = op.heads if counts is None else counts[at]
         if abs(heads * dims[at] / op.inner - 1) > SPLIT_TOLERANCE:
-            raise UserError(f"policy 'split' keeps inner {op.inner}, but {heads} heads of {dims[at]} give "
-                            f"{heads * dims[at]}; leave out head_dim, or write policy 'fixed'")
+            raise UserError(
+                f"policy 'split' keeps inner {op.inner}, but {heads} heads of {dims[at]} give "
+                f"{heads * dims[at]}; leave out head_dim, or write policy 'fixed'"
+            )
 
 
 def _at_tokens(arch: Arch, tokens: int) -> Arch:

@@ -20,10 +20,12 @@ from .parts import Attention, ClassAttention, Embed, Head, Layer, Mlp, Nested, R
 
 SCHEMA = 1
 
+# fmt: off
 FAMILIES = (
     "vit", "deit", "xcit", "tnt", "volo", "davit", "crammed_bert", "bert", "gpt2", "llama", "nystromformer",
     "nearest_neighbor",
-)  # fmt: skip
+)
+# fmt: on
 
 
 @dataclass(frozen=True)
@@ -52,8 +54,10 @@ class Arch:
             hint = nearest(str(self.family), FAMILIES) or f"; known families: {', '.join(FAMILIES)}"
             raise UserError(f"family {self.family!r} is not known{hint}")
         if self.schema != SCHEMA:
-            raise UserError(f"schema {self.schema!r}: a record in memory has schema {SCHEMA}; older files are upgraded "
-                            "when they are loaded, newer ones need a newer manyheads")
+            raise UserError(
+                f"schema {self.schema!r}: a record in memory has schema {SCHEMA}; older files are upgraded "
+                "when they are loaded, newer ones need a newer manyheads"
+            )
         check(self)
 
 

@@ -42,8 +42,11 @@ def _percentages() -> list[Statement]:
         counted = -100 * reduction(pair)
         if row.table == 3:  # the repository's own model, convolution included, as stated
             original, lean = (BY_ID[f"{pair}/{role}"] for role in ("original", "lean"))
-            counted = -100 * (1 - params(redesign(lean.model.make(128), depth=1, heads=4)).total
-                              / params(original.model.make(128)).total)
+            counted = -100 * (
+                1
+                - params(redesign(lean.model.make(128), depth=1, heads=4)).total
+                / params(original.model.make(128)).total
+            )
         printed = 0.0 if row.change == "same" else float(row.change.rstrip("%"))
         holds, why = round(counted) == printed, ""
         if not holds:
@@ -57,8 +60,16 @@ def _percentages() -> list[Statement]:
         assert before is not None
         assert after is not None
         counted = 100 * (after / before - 1)
-        found.append(Statement(f"{pair}/lean memory", f"Table {BY_ID[f'{pair}/lean'].table}", f"{printed}%",
-                               f"{counted:.1f}%", round(counted) == printed, "from the two printed figures"))
+        found.append(
+            Statement(
+                f"{pair}/lean memory",
+                f"Table {BY_ID[f'{pair}/lean'].table}",
+                f"{printed}%",
+                f"{counted:.1f}%",
+                round(counted) == printed,
+                "from the two printed figures",
+            )
+        )
     return found
 
 
@@ -67,8 +78,16 @@ def _glue() -> list[Statement]:
     for role in ("original", "lean"):
         scores = BY_ID[f"crammed_bert/{role}"].scores
         mean = sum(scores[task] for task in GLUE[:-1]) / (len(GLUE) - 1)
-        found.append(Statement(f"crammed_bert/{role} GLUE mean", "Table 1", str(scores["GLUE"]), f"{mean:.2f}",
-                               abs(mean - scores["GLUE"]) <= 0.05, "mean of 8 scores; the code it follows averages 9"))
+        found.append(
+            Statement(
+                f"crammed_bert/{role} GLUE mean",
+                "Table 1",
+                str(scores["GLUE"]),
+                f"{mean:.2f}",
+                abs(mean - scores["GLUE"]) <= 0.05,
+                "mean of 8 scores; the code it follows averages 9",
+            )
+        )
     return found
 
 
@@ -76,14 +95,25 @@ def _range() -> Statement:
     saved = {pair: reduction(pair) for pair in PAIRS if BY_ID[f"{pair}/lean"].table >= 4}
     low, high = min(saved, key=lambda p: saved[p]), max(saved, key=lambda p: saved[p])
     counted = f"{100 * saved[low]:.1f} % ({low}) to {100 * saved[high]:.1f} % ({high})"
-    return Statement("vision reductions", "abstract, section 4.1", "up to 30-50 %", counted,
-                     saved[high] < 0.505, "the largest saving is larger, the smallest smaller")
+    return Statement(
+        "vision reductions",
+        "abstract, section 4.1",
+        "up to 30-50 %",
+        counted,
+        saved[high] < 0.505,
+        "the largest saving is larger, the smallest smaller",
+    )
 
 
 def _sweep() -> Statement:
     base = zoo.get("vit_b")
     counts = [params(redesign(base, depth=8, heads=h)).total / 1e6 for h in (14, 16, 18)]
     counted = f"{counts[0]:.2f}-{counts[-1]:.2f} M"
-    return Statement("8 layers, 14-18 heads", "section 4.1.1", "61.2-67.4 M", counted,
-                     abs(counts[0] - 61.2) < 0.05 and abs(counts[-1] - 67.4) < 0.05,
-                     "0.2-0.3 M more at head_dim 64; no single omission gives both ends")
+    return Statement(
+        "8 layers, 14-18 heads",
+        "section 4.1.1",
+        "61.2-67.4 M",
+        counted,
+        abs(counts[0] - 61.2) < 0.05 and abs(counts[-1] - 67.4) < 0.05,
+        "0.2-0.3 M more at head_dim 64; no single omission gives both ends",
+    )

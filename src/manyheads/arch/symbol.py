@@ -1,7 +1,7 @@
 """Numbers without values: the same formulas that cost a design are printed as JavaScript for a page.
 
-    heads = Symbol("heads")
-    javascript(4 * 768 * heads * 64 + 1)   ->   "196608*heads+1"
+heads = Symbol("heads")
+javascript(4 * 768 * heads * 64 + 1)   ->   "196608*heads+1"
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Named originals: the usual sizes of each family, head_dim stated.
 
-    zoo.get("vit_b")       the record
-    zoo.NAMES              all names
+zoo.get("vit_b")       the record
+zoo.NAMES              all names
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ def _davit(width: int, depth: int) -> Arch:
     return sizes.davit(width, (1, 1, depth, 1), tuple(4 * width * 2**i for i in range(4)))
 
 
+# fmt: off
 _MAKE: dict[str, tuple[Callable[[], Arch], str]] = {
     "vit_ti": (lambda: f.vit(192, 12, 3, 64, 768), "ViT-Tiny/16"),
     "vit_s": (lambda: f.vit(384, 12, 6, 64, 1536), "ViT-Small/16"),
@@ -81,7 +82,8 @@ _MAKE: dict[str, tuple[Callable[[], Arch], str]] = {
     "nystromformer_image": (lambda: sizes.lra(512, 1024, 10), "LRA Image (CIFAR-10 pixels)"),
     "nystromformer_pathfinder": (lambda: sizes.lra(512, 1024, 2), "LRA Pathfinder-32"),
     "nearest_neighbor": (lambda: f.nearest_neighbor(), "rank experiments: d=64, N=16, one full-rank head"),
-}  # fmt: skip
+}
+# fmt: on
 
 NAMES: tuple[str, ...] = tuple(_MAKE)
 

@@ -34,31 +34,74 @@ def report() -> dict[str, Any]:
 
     return {
         "rows": [_row(item) for item in audited()],
-        "memory": [{"id": m.row.id, "reading": m.reading.label, "images_per_gpu": m.images, "printed_gb": m.printed,
-                    "counted_gb": round(m.counted, 3), "overhead_gb": round(m.overhead, 3), "fits": m.fits,
-                    "note": m.note} for m in memory()],
-        "statements": [{name: getattr(s, name) for name in ("id", "where", "printed", "counted", "holds", "reason")}
-                       for s in statements()],
+        "memory": [
+            {
+                "id": m.row.id,
+                "reading": m.reading.label,
+                "images_per_gpu": m.images,
+                "printed_gb": m.printed,
+                "counted_gb": round(m.counted, 3),
+                "overhead_gb": round(m.overhead, 3),
+                "fits": m.fits,
+                "note": m.note,
+            }
+            for m in memory()
+        ],
+        "statements": [
+            {name: getattr(s, name) for name in ("id", "where", "printed", "counted", "holds", "reason")}
+            for s in statements()
+        ],
         "policies": policies(),
         "recipe": RECIPE,
-        "figures": [{"id": f.id, "shows": f.shows, "own_grid": f.own,
-                     "points": [{"label": p.label, "params": p.params, "printed": p.printed, "depth": depths(p.arch),
-                                 "heads": heads(p.arch), "head_dim": head_dims(p.arch), "mlp_dim": mlp_dims(p.arch)}
-                                for p in f.points]}
-                    for f in figures()],
-    }  # fmt: skip
+        "figures": [
+            {
+                "id": f.id,
+                "shows": f.shows,
+                "own_grid": f.own,
+                "points": [
+                    {
+                        "label": p.label,
+                        "params": p.params,
+                        "printed": p.printed,
+                        "depth": depths(p.arch),
+                        "heads": heads(p.arch),
+                        "head_dim": head_dims(p.arch),
+                        "mlp_dim": mlp_dims(p.arch),
+                    }
+                    for p in f.points
+                ],
+            }
+            for f in figures()
+        ],
+    }
 
 
 def _row(item: Audited) -> dict[str, Any]:
     row = item.row
-    return {"id": row.id, "table": row.table, "model": row.model.name, "stated": row.stated, "printed": row.params,
-            "unit": row.unit, "verdict": item.verdict, "reason": item.reason, "likely": _reading(item.likely),
-            "as_stated": [_reading(r) for r in item.stated], "readings": [_reading(r) for r in item.matches],
-            "scores": dict(row.scores), "note": row.note}
+    return {
+        "id": row.id,
+        "table": row.table,
+        "model": row.model.name,
+        "stated": row.stated,
+        "printed": row.params,
+        "unit": row.unit,
+        "verdict": item.verdict,
+        "reason": item.reason,
+        "likely": _reading(item.likely),
+        "as_stated": [_reading(r) for r in item.stated],
+        "readings": [_reading(r) for r in item.matches],
+        "scores": dict(row.scores),
+        "note": row.note,
+    }
 
 
 def _reading(reading: Reading) -> dict[str, Any]:
-    return {"label": reading.label, "policy": reading.policy, "params": reading.params, "changes": list(reading.changes)}
+    return {
+        "label": reading.label,
+        "policy": reading.policy,
+        "params": reading.params,
+        "changes": list(reading.changes),
+    }
 
 
 def _print() -> None:
@@ -82,8 +125,10 @@ def _print() -> None:
         printed = f"({row.change})" if row.params is None and row.change == "same" else "-"
         printed = printed if row.params is None else f"{row.params} {row.unit}"
         policy = f", most likely {item.likely.policy}" if row.role == "lean" else ""
-        console.print(f"  [bold]{row.id}[/]  {row.stated}: printed [bold]{printed}[/], [{colour}]{item.verdict}[/]{policy}",
-                      highlight=False)
+        console.print(
+            f"  [bold]{row.id}[/]  {row.stated}: printed [bold]{printed}[/], [{colour}]{item.verdict}[/]{policy}",
+            highlight=False,
+        )
         gives = " | ".join(f"{r.label} {r.params:,}" for r in item.stated)
         console.print(Padding(f"{gives}\n[dim]{item.reason}[/]", (0, 0, 0, 6)), highlight=False)
 
@@ -91,14 +136,23 @@ def _print() -> None:
     for item in audited():
         for reading in item.matches:
             if reading.changes:
-                console.print(f"  {item.row.id:22} {show(reading.params, item.row.unit):>10}  {reading.label} "
-                              f"({reading.policy})", highlight=False)
+                console.print(
+                    f"  {item.row.id:22} {show(reading.params, item.row.unit):>10}  {reading.label} ({reading.policy})",
+                    highlight=False,
+                )
 
     console.print("\n[bold]Memory, Tables 4 and 5[/]  printed/8 and float32 training with attention maps, GB a GPU")
     table = _table(Table, "row", "images/GPU", "printed/8", "counted", "left over", "note")
     for m in memory():
-        table.add_row(m.row.id, str(m.images), f"{m.printed:.2f}", f"{m.counted:.2f}", f"{m.overhead:+.2f}", m.note,
-                      style="" if m.fits else "red")
+        table.add_row(
+            m.row.id,
+            str(m.images),
+            f"{m.printed:.2f}",
+            f"{m.counted:.2f}",
+            f"{m.overhead:+.2f}",
+            m.note,
+            style="" if m.fits else "red",
+        )
     console.print(table)
     console.print("  Tables 1 and 2 print memory without micro-batch or counter: not checkable.", highlight=False)
 
@@ -113,8 +167,12 @@ def _print() -> None:
 def _table(table: Any, *titles: str) -> Any:
     made = table(box=None, header_style="bold", pad_edge=False)
     for title in titles:
-        made.add_column(title, justify="right" if title in ("counted", "left over", "printed/8") else "left",
-                        no_wrap=title == "row", overflow="fold")
+        made.add_column(
+            title,
+            justify="right" if title in ("counted", "left over", "printed/8") else "left",
+            no_wrap=title == "row",
+            overflow="fold",
+        )
     return made
 
 
@@ -126,6 +184,9 @@ def _verdict(console: Any) -> None:
     found = policies()
     split = [pair for pair, policy in found.items() if policy == "split"]
     text = ", ".join(f"{count} {word}" for word, count in verdicts.most_common())
-    console.print(f"\n{sum(verdicts.values())} rows: {text}. The text prescribes a fixed head_dim; by their counts "
-                  f"{len(split)} of the {len(found)} redesigned vision and language models most likely split the width "
-                  f"instead: {', '.join(split)}.", highlight=False)
+    console.print(
+        f"\n{sum(verdicts.values())} rows: {text}. The text prescribes a fixed head_dim; by their counts "
+        f"{len(split)} of the {len(found)} redesigned vision and language models most likely split the width "
+        f"instead: {', '.join(split)}.",
+        highlight=False,
+    )

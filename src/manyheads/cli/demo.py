@@ -15,11 +15,14 @@ from manyheads.arch.errors import UserError
 def demo(
     root: Annotated[Path, typer.Option(help="Where run folders and the page go.")] = Path("runs"),
     workers: Annotated[int, typer.Option(help="Processes side by side, one thread each; 0 works in this process.")] = 2,
-    steps: Annotated[int | None, typer.Option(help="Fewer training steps, for a first look (give another --root).")] = None,
+    steps: Annotated[
+        int | None, typer.Option(help="Fewer training steps, for a first look (give another --root).")
+    ] = None,
     device: Annotated[str, typer.Option(help="Where models are trained: cpu, cuda.")] = "cpu",
     quiet: Annotated[bool, typer.Option("--quiet", help="Only the table, the verdict and the page's address.")] = False,
 ) -> None:
-    """Train a small ViT, its lean redesign and two controls on the embedded images, and write a page. About 4 minutes."""
+    """Train a small ViT, its lean redesign and two controls on the embedded images, and write a page. About 4
+    minutes."""
     from manyheads.experiments.demo import DEMO, shortened
     from manyheads.experiments.experiment import folder, specs
     from manyheads.report.page import write
@@ -45,8 +48,13 @@ def demo(
         show(section)
     print(f"\npage: {page}")
     if not quiet:
-        print(f"trained and probed in {trained - began:.0f} s, page in {time.monotonic() - trained:.1f} s", file=sys.stderr)
+        print(
+            f"trained and probed in {trained - began:.0f} s, page in {time.monotonic() - trained:.1f} s",
+            file=sys.stderr,
+        )
     failed = [outcome for outcome in outcomes if outcome.fate in ("failed", "stopped")]
     if failed:
-        raise UserError(f"{len(failed)} of {len(outcomes)} runs did not finish: " + "; ".join(
-            f"{outcome.job.path.name}: {outcome.message}" for outcome in failed))
+        raise UserError(
+            f"{len(failed)} of {len(outcomes)} runs did not finish: "
+            + "; ".join(f"{outcome.job.path.name}: {outcome.message}" for outcome in failed)
+        )

@@ -29,7 +29,9 @@ def generate(
     tokenizer: Annotated[str | None, typer.Option(help="Default: that of the run's data.")] = None,
     device: Annotated[str | None, typer.Option(help="cpu, cuda, cuda:1. Default: a GPU if there is one.")] = None,
     data_root: Annotated[Path | None, typer.Option(help="Where tokenizers and corpora lie.")] = None,
-    no_cache: Annotated[bool, typer.Option("--no-cache", help="Without a cache of keys and values, to compare.")] = False,
+    no_cache: Annotated[
+        bool, typer.Option("--no-cache", help="Without a cache of keys and values, to compare.")
+    ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="For machines.")] = False,
 ) -> None:
     """Write text, token by token, with a cache of keys and values."""
@@ -61,15 +63,27 @@ def generate(
     count = params(built.arch)
     each = found.seconds / max(1, found.new - 1)
     if as_json:
-        print(json.dumps({
-            "texts": texts, "tokens": found.new, "cache_bytes": found.cache_bytes, "seconds_first": found.first,
-            "seconds_each": each, "params": count.total, "non_embedding": count.non_embedding,
-        }))  # fmt: skip
+        print(
+            json.dumps(
+                {
+                    "texts": texts,
+                    "tokens": found.new,
+                    "cache_bytes": found.cache_bytes,
+                    "seconds_first": found.first,
+                    "seconds_each": each,
+                    "params": count.total,
+                    "non_embedding": count.non_embedding,
+                }
+            )
+        )
         return
     print("\n\n".join(texts))
     cache = "no cache" if no_cache else f"a cache of {size(found.cache_bytes)}"
-    print(f"\n{found.new} tokens, {1000 * each:.1f} ms each, {cache}; parameters: "
-          f"{parameters(count.total, count.non_embedding)}", file=sys.stderr)  # fmt: skip
+    print(
+        f"\n{found.new} tokens, {1000 * each:.1f} ms each, {cache}; parameters: "
+        f"{parameters(count.total, count.non_embedding)}",
+        file=sys.stderr,
+    )
 
 
 def _tokenizer(folder: Path, given: str | None, root: Path, vocab: int) -> Vocabulary:
@@ -94,9 +108,13 @@ def _tokenizer(folder: Path, given: str | None, root: Path, vocab: int) -> Vocab
     assert words is not None
     stated = own.digest if own is not None else str(task.get("tokenizer") or words.digest)
     if not words.digest.startswith(stated):
-        raise UserError(f"tokenizer {words.name} ({words.digest[:12]}) is not the one of the run's data ({stated[:12]}); "
-                        "leave --tokenizer out, or give the right one")
+        raise UserError(
+            f"tokenizer {words.name} ({words.digest[:12]}) is not the one of the run's data ({stated[:12]}); "
+            "leave --tokenizer out, or give the right one"
+        )
     if words.size > vocab:
-        raise UserError(f"tokenizer {words.name} has {words.size} ids and the model's vocabulary is {vocab}; give the one "
-                        "that it was trained with")
+        raise UserError(
+            f"tokenizer {words.name} has {words.size} ids and the model's vocabulary is {vocab}; give the one "
+            "that it was trained with"
+        )
     return words

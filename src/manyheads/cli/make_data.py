@@ -28,7 +28,8 @@ def data(
     show: Annotated[int, typer.Option(help="Print the first samples.")] = 0,
     picture: Annotated[Path | None, typer.Option(help="Pathfinder: the first 96 on one sheet, as a PNG file.")] = None,
 ) -> None:
-    """Make ListOps, Pathfinder, or texts of made-up words; tasks find the set by its settings. Interrupted, it goes on."""
+    """Make ListOps, Pathfinder, or texts of made-up words; tasks find the set by its settings. Interrupted, it goes
+    on."""
     import numpy as np
 
     from manyheads.data.lra import generated
@@ -65,8 +66,10 @@ def _setting(kind: str, record: Any, settings: list[str]) -> Any:
     for text in settings:
         name, equals, value = text.partition("=")
         if not equals or name not in names:
-            raise UserError(f"--set {text}: {kind} has no such setting{nearest(name, names)}; write NAME=VALUE, with one "
-                            f"of {', '.join(names)}")
+            raise UserError(
+                f"--set {text}: {kind} has no such setting{nearest(name, names)}; write NAME=VALUE, with one "
+                f"of {', '.join(names)}"
+            )
         try:
             given[name] = json.loads(value)
         except ValueError:

@@ -43,7 +43,9 @@ def plan(
     batch: Annotated[int, typer.Option(help="Of a training step, for its memory.")] = 32,
     precision: Annotated[str, typer.Option(help="fp32, amp or bf16, for memory.")] = "amp",
     unfused: Annotated[bool, typer.Option("--unfused", help="Attention maps are kept.")] = False,
-    probe: Annotated[Path | None, typer.Option(help="What `manyheads probe --detail --json` wrote of this model.")] = None,
+    probe: Annotated[
+        Path | None, typer.Option(help="What `manyheads probe --detail --json` wrote of this model.")
+    ] = None,
     also: Annotated[list[str] | None, typer.Option(help="Judge this too: 7x16x64/1536, or a name. Repeatable.")] = None,
     examples: Annotated[float | None, typer.Option(help="Examples that training would see.")] = None,
     top: Annotated[int, typer.Option(help="Designs in the list.")] = 8,
@@ -52,12 +54,14 @@ def plan(
     device: Annotated[str | None, typer.Option(help="Where --measure runs.")] = None,
     save: Annotated[Path | None, typer.Option(help="Write the chosen design's record to this file.")] = None,
     arms: Annotated[Path | None, typer.Option(help="Write the comparison's arms as records to this folder.")] = None,
-    emit: Annotated[str | None, typer.Option(help="timm, hf or python: the chosen design as something that runs.")] = None,
+    emit: Annotated[
+        str | None, typer.Option(help="timm, hf or python: the chosen design as something that runs.")
+    ] = None,
     to: Annotated[Path, typer.Option(help="Folder for --emit.")] = Path("redesign"),
     plot: Annotated[Path | None, typer.Option(help="Draw the front to this file (.svg, .png, .pdf).")] = None,
     brief: Annotated[bool, typer.Option("--brief", help="Without reasons and arms.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="For machines.")] = False,
-) -> None:  # fmt: skip
+) -> None:
     """Plan redesigns of a model with more heads and fewer layers under a budget."""
     from manyheads.arch import record
     from manyheads.interop.names import resolve
@@ -75,10 +79,20 @@ def plan(
     original = resolve(model)
     probed = None if probe is None else record.read_json(probe)
     found = planned(
-        original, budget, limits, tokens=tokens, image=image, batch=batch, precision=cast(Any, precision),
-        fused=not unfused, latency=_latency(budget, original, device), probe=probed,
-        also=[_asked(text, original) for text in also or ()], top=max(top, choose), examples=examples,
-    )  # fmt: skip
+        original,
+        budget,
+        limits,
+        tokens=tokens,
+        image=image,
+        batch=batch,
+        precision=cast(Any, precision),
+        fused=not unfused,
+        latency=_latency(budget, original, device),
+        probe=probed,
+        also=[_asked(text, original) for text in also or ()],
+        top=max(top, choose),
+        examples=examples,
+    )
     if found.closest is not None:
         raise UserError(found.impossible())
     chosen = found.designs[choose - 1] if choose <= len(found.designs) else None
@@ -86,8 +100,17 @@ def plan(
         raise UserError(f"--choose {choose}: the list has {len(found.designs)} designs")
     report = as_record(found) | {"model": model, "chosen": choose}
     sides = compared(found.original.arch, chosen.arch)
-    report["arms"] = [{"name": arm.name, "params": arm.params, "matches": arm.matches, "residual": arm.residual,
-                       "same_as": arm.same_as, "fault": arm.fault} for arm in sides]  # fmt: skip
+    report["arms"] = [
+        {
+            "name": arm.name,
+            "params": arm.params,
+            "matches": arm.matches,
+            "residual": arm.residual,
+            "same_as": arm.same_as,
+            "fault": arm.fault,
+        }
+        for arm in sides
+    ]
     if save is not None:
         record.save(chosen.arch, save)
     if arms is not None:
@@ -111,8 +134,9 @@ def plan(
         show(found, report, chosen, brief=brief)
 
 
-def _limits(policy: str | None, dims: str | None, heads: str | None, min_depth: int, mlp: str, kv_heads: str,
-            multiples: str) -> Limits:
+def _limits(
+    policy: str | None, dims: str | None, heads: str | None, min_depth: int, mlp: str, kv_heads: str, multiples: str
+) -> Limits:
     from manyheads.planner import Limits
 
     steps = _several(multiples, "multiples")
@@ -123,10 +147,16 @@ def _limits(policy: str | None, dims: str | None, heads: str | None, min_depth: 
         raise UserError(f"--heads {heads}: write the fewest and the most, e.g. 12,32")
     shared: Any = int(kv_heads) if kv_heads.isdigit() else kv_heads
     return Limits(
-        cast(Any, policy), () if dims is None else _several(dims, "head-dims"), cast(Any, ends), min_depth,
-        mlp=cast(Literal["free", "held"], mlp), kv_heads=shared, heads_multiple=steps[0], head_dim_multiple=steps[1],
+        cast(Any, policy),
+        () if dims is None else _several(dims, "head-dims"),
+        cast(Any, ends),
+        min_depth,
+        mlp=cast(Literal["free", "held"], mlp),
+        kv_heads=shared,
+        heads_multiple=steps[0],
+        head_dim_multiple=steps[1],
         mlp_multiple=steps[2],
-    )  # fmt: skip
+    )
 
 
 def _several(text: str, name: str) -> tuple[int, ...]:
@@ -166,8 +196,9 @@ def _measure(found: Plan, count: int, device: str | None) -> list[dict[str, Any]
 
     designs: list[Design] = [found.original, *found.designs[:count]]
     with Console(stderr=True).status("measuring") as status:
-        timed = measure([design.arch for design in designs], device=device,
-                        tick=lambda what: status.update(f"measuring: {what}"))  # fmt: skip
+        timed = measure(
+            [design.arch for design in designs], device=device, tick=lambda what: status.update(f"measuring: {what}")
+        )
     kinds = ("latency", "throughput", "memory")
     ratios = [{f"{kind}_ratio": getattr(one, kind) / getattr(timed[0], kind) for kind in kinds} for one in timed]
     return [asdict(one) | ratio for one, ratio in zip(timed, ratios, strict=True)]

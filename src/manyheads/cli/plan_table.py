@@ -28,11 +28,15 @@ def show(found: Plan, report: dict[str, Any], chosen: Design, *, brief: bool = F
         console.print(Padding(text, (0, 0, 0, 3), expand=False))
 
     original, number = found.original, report["chosen"]
-    console.print(f"[bold]{escape(str(report['model']))}[/]: {shape(original)}, {millions(original.costs['params'])} "
-                  f"parameters; {found.use.describe(original.arch)}")
+    console.print(
+        f"[bold]{escape(str(report['model']))}[/]: {shape(original)}, {millions(original.costs['params'])} "
+        f"parameters; {found.use.describe(original.arch)}"
+    )
     asked = ", ".join(f"{cap.name} <= {amount(cap.kind, cap.most)} ({cap.given})" for cap in found.caps)
-    console.print(f"budget: {asked}. {found.considered:,} designs considered, {found.fitting:,} fit, "
-                  f"{len(found.front):,} are on the front ({found.seconds:.2f} s)\n")
+    console.print(
+        f"budget: {asked}. {found.considered:,} designs considered, {found.fitting:,} fit, "
+        f"{len(found.front):,} are on the front ({found.seconds:.2f} s)\n"
+    )
     console.print(_table(found, narrow=console.width < NARROW))
     if not brief:
         console.print(f"\n[bold]{number}[/]  {shape(chosen)}")
@@ -48,8 +52,10 @@ def show(found: Plan, report: dict[str, Any], chosen: Design, *, brief: bool = F
         first = report["measured"][0]
         console.print(f"[dim]{first['machine']}; memory is {first['source']}, of a step at batch {first['batch']}[/]")
     cost, before = chosen.training, original.training
-    console.print(f"\n{SCRATCH}\nTraining {number}: {cost.flops:.2e} FLOPs, about {cost.gpu_hours:,.1f} GPU-hours; the "
-                  f"original {before.flops:.2e}, {before.gpu_hours:,.1f}. Assumed: {cost.assumption}.")
+    console.print(
+        f"\n{SCRATCH}\nTraining {number}: {cost.flops:.2e} FLOPs, about {cost.gpu_hours:,.1f} GPU-hours; the "
+        f"original {before.flops:.2e}, {before.gpu_hours:,.1f}. Assumed: {cost.assumption}."
+    )
     if not brief:
         console.print("\n[bold]to find out[/]: train these arms, three seeds or more each, on one basis")
         for arm in report["arms"]:
@@ -61,22 +67,43 @@ def show(found: Plan, report: dict[str, Any], chosen: Design, *, brief: bool = F
 def _table(found: Plan, *, narrow: bool) -> Any:
     from rich.table import Table
 
-    titles = ["", "layers", "heads", "MLP", "policy", "parameters", "FLOPs", "memory", "KV", "latency", "kappa",
-              "inner/tokens", "warnings"]  # fmt: skip
+    titles = [
+        "",
+        "layers",
+        "heads",
+        "MLP",
+        "policy",
+        "parameters",
+        "FLOPs",
+        "memory",
+        "KV",
+        "latency",
+        "kappa",
+        "inner/tokens",
+        "warnings",
+    ]
     left_out = {"policy", "memory", "inner/tokens"} if narrow else set()
     left_out |= {"KV"} if not found.original.costs["kv_cache"] else set()
     left_out |= {"latency"} if all(cap.kind != "latency" for cap in found.caps) else set()
     table = Table(box=None, header_style="bold", pad_edge=False)
     for title in titles:
         if title not in left_out:
-            table.add_column(title, justify="left" if title in ("layers", "heads", "policy", "warnings") else "right",
-                             no_wrap=title != "warnings")
-    rows = [("", found.original), *((str(i + 1), one) for i, one in enumerate(found.designs)),
-            *(("also", one) for one in found.also)]  # fmt: skip
+            table.add_column(
+                title,
+                justify="left" if title in ("layers", "heads", "policy", "warnings") else "right",
+                no_wrap=title != "warnings",
+            )
+    rows = [
+        ("", found.original),
+        *((str(i + 1), one) for i, one in enumerate(found.designs)),
+        *(("also", one) for one in found.also),
+    ]
     for name, one in rows:
         first = one is found.original
         cells = _cells(one, first, known=found.latency != 1.0)
-        table.add_row(name, *(cells[title] for title in titles[1:] if title not in left_out), style="dim" if first else "")
+        table.add_row(
+            name, *(cells[title] for title in titles[1:] if title not in left_out), style="dim" if first else ""
+        )
     return table
 
 
@@ -85,15 +112,19 @@ def _cells(one: Design, original: bool, *, known: bool) -> dict[str, str]:
     shared = "" if dims["kv_heads"] == dims["heads"] else f"/{each(dims['kv_heads'])}"
     misses = "" if one.fits or original else " (does not fit)"
     return {
-        "layers": each(dims["depth"]), "heads": f"{each(dims['heads'])}{shared} x {each(dims['head_dim'])}",
-        "MLP": each(dims["mlp_dim"]) if any(dims["mlp_dim"]) else "", "policy": "" if original else one.policy,
-        "parameters": f"{millions(one.costs['params'])} {ratios['params']}", "FLOPs": ratios["flops"],
-        "memory": f"{size(one.costs['memory'])} {ratios['memory']}", "KV": ratios["kv_cache"],
+        "layers": each(dims["depth"]),
+        "heads": f"{each(dims['heads'])}{shared} x {each(dims['head_dim'])}",
+        "MLP": each(dims["mlp_dim"]) if any(dims["mlp_dim"]) else "",
+        "policy": "" if original else one.policy,
+        "parameters": f"{millions(one.costs['params'])} {ratios['params']}",
+        "FLOPs": ratios["flops"],
+        "memory": f"{size(one.costs['memory'])} {ratios['memory']}",
+        "KV": ratios["kv_cache"],
         "latency": f"{one.costs['latency'] * 1e3:.3g} ms {ratios['latency']}" if known else ratios["latency"],
         "kappa": f"{one.kappa:.3g} {one.kappa_ratio:{'.2f' if one.kappa_ratio < 10 else '.3g'}}",
         "inner/tokens": _place(one),
         "warnings": " ".join(one.codes) + misses,
-    }  # fmt: skip
+    }
 
 
 def _place(design: Design) -> str:
@@ -124,9 +155,15 @@ def _measured(timed: list[dict[str, Any]]) -> Any:
     for title in ("measured", "latency, batch 1", "", "training, examples/s", "", "peak memory", ""):
         table.add_column(title, justify="left" if title == "measured" else "right", no_wrap=True)
     for i, one in enumerate(timed):
-        table.add_row("original" if i == 0 else str(i), f"{one['latency'] * 1e3:.1f} ms", f"{one['latency_ratio']:.2f}",
-                      f"{one['throughput']:.2f}", f"{one['throughput_ratio']:.2f}", size(one["memory"]),
-                      f"{one['memory_ratio']:.2f}")
+        table.add_row(
+            "original" if i == 0 else str(i),
+            f"{one['latency'] * 1e3:.1f} ms",
+            f"{one['latency_ratio']:.2f}",
+            f"{one['throughput']:.2f}",
+            f"{one['throughput_ratio']:.2f}",
+            size(one["memory"]),
+            f"{one['memory_ratio']:.2f}",
+        )
     return table
 
 

@@ -16,14 +16,18 @@ COLOURS = ("#1f6feb", "#d1642d", "#1a7f37", "#8250df")
 
 
 def probe(
-    model: Annotated[str, typer.Argument(help="A zoo name, a record or saved model, timm:NAME, hf:FOLDER, run:FOLDER.")],
+    model: Annotated[
+        str, typer.Argument(help="A zoo name, a record or saved model, timm:NAME, hf:FOLDER, run:FOLDER.")
+    ],
     random: Annotated[bool, typer.Option("--random", help="Initial weights instead of trained ones.")] = False,
     images: Annotated[Path | None, typer.Option(help="Folder of images to measure on. Default: noise.")] = None,
     text: Annotated[Path | None, typer.Option(help="Text file to measure on, with the tokenizer in hf:FOLDER.")] = None,
     batch: Annotated[int, typer.Option(help="Samples.")] = 4,
     tokens: Annotated[int | None, typer.Option(help="Length of a language model's sequences.")] = None,
     detail: Annotated[bool, typer.Option(help="Also entropy, and kappa of tokens, values and MLP.")] = False,
-    jacobian: Annotated[bool, typer.Option(help="Also the extreme singular values of each attention's Jacobian.")] = False,
+    jacobian: Annotated[
+        bool, typer.Option(help="Also the extreme singular values of each attention's Jacobian.")
+    ] = False,
     seed: Annotated[int, typer.Option(help="Of initial weights and of noise.")] = 0,
     device: Annotated[str, typer.Option(help="Where the model runs: cpu, cuda, cuda:1.")] = "cpu",
     as_json: Annotated[bool, typer.Option("--json", help="For machines.")] = False,
@@ -39,13 +43,19 @@ def probe(
         from manyheads.conditioning.probe import as_record, summary
         from manyheads.conditioning.probe import probe as measured
 
-        given = subject(model, images=images, text=text, batch=batch, tokens=tokens, random=random, seed=seed,
-                        device=device)  # fmt: skip
+        given = subject(
+            model, images=images, text=text, batch=batch, tokens=tokens, random=random, seed=seed, device=device
+        )
         status.update(f"probing {model}")
         sites = measured(given.module, given.inputs, detail=detail, jacobian=jacobian)
-    report = {"model": model, "weights": given.weights, "input": given.source, "batch": batch,
-              "sites": [as_record(site) for site in sites],
-              "summary": {kind: as_record(found) for kind, found in summary(sites).items()}}
+    report = {
+        "model": model,
+        "weights": given.weights,
+        "input": given.source,
+        "batch": batch,
+        "sites": [as_record(site) for site in sites],
+        "summary": {kind: as_record(found) for kind, found in summary(sites).items()},
+    }
     if plot is not None:
         _draw(report, plot)
     if as_json:
@@ -71,29 +81,39 @@ def _print(report: dict[str, Any]) -> None:
     titles = ("site", "kind", "tokens x inner", "heads", "kappa", "centred", "Gaussian", "stable rank", "correlation")
     shown = len(titles) if console.width >= 110 else 7  # a narrow terminal gets whole numbers, fewer of them
     for title in titles[:shown]:
-        table.add_column(title, justify="left" if title in ("site", "kind") else "right",
-                         no_wrap=title != "tokens x inner")
+        table.add_column(
+            title, justify="left" if title in ("site", "kind") else "right", no_wrap=title != "tokens x inner"
+        )
     for site in report["sites"]:
         alike = "" if site["head_correlation"] is None else f"{site['head_correlation']:.2f}"
         cells = (
-            site["name"].removesuffix(".op").removesuffix(".attention"), site["kind"],
-            f"{site['tokens']} x {site['inner']}", f"{site['heads']} x {site['head_dim']}",
-            _number(site["kappa"]), _number(site["centred_kappa"]), _number(math.exp(site["gaussian_log_kappa"])),
-            f"{site['stable_rank']:.1f}", alike,
-        )  # fmt: skip
+            site["name"].removesuffix(".op").removesuffix(".attention"),
+            site["kind"],
+            f"{site['tokens']} x {site['inner']}",
+            f"{site['heads']} x {site['head_dim']}",
+            _number(site["kappa"]),
+            _number(site["centred_kappa"]),
+            _number(math.exp(site["gaussian_log_kappa"])),
+            f"{site['stable_rank']:.1f}",
+            alike,
+        )
         table.add_row(*cells[:shown], style="" if site["reliable"] == 1 else "yellow")
     console.print(table)
     for title, key in (("detail", "detail"), ("Jacobian", "jacobian")):
         if report["sites"][0][key] is not None:
             console.print(f"\n[bold]{title}[/]")
             console.print(_further(Table, report["sites"], key))
-    console.print(f"\nMeasured with {report['weights']} on {report['batch']} samples of {report['input']}.",
-                  highlight=False)
+    console.print(
+        f"\nMeasured with {report['weights']} on {report['batch']} samples of {report['input']}.", highlight=False
+    )
     for kind, found in report["summary"].items():
         log = found["mean_log_kappa"]
         typical = "inf" if log is None else _number(math.exp(log))
-        console.print(f"[bold]{kind}[/]: {found['layers']} layers, kappa {typical} by the mean of log kappa over layers, "
-                      f"{_number(found['mean_kappa'])} by the arithmetic mean (the paper's)", highlight=False)
+        console.print(
+            f"[bold]{kind}[/]: {found['layers']} layers, kappa {typical} by the mean of log kappa over layers, "
+            f"{_number(found['mean_kappa'])} by the arithmetic mean (the paper's)",
+            highlight=False,
+        )
     if any(site["reliable"] < 1 for site in report["sites"]):
         console.print("[yellow]yellow[/]: part of the matrices is singular, or beyond what the method carries")
 
@@ -104,8 +124,10 @@ def _further(table: Any, sites: list[dict[str, Any]], key: str) -> Any:
     for title in sites[0][key]:
         made.add_column(title.replace("_", " "), justify="right")
     for site in sites:
-        cells = [str(value) if isinstance(value, bool | int) else "" if value is None else _number(value)
-                 for value in site[key].values()]
+        cells = [
+            str(value) if isinstance(value, bool | int) else "" if value is None else _number(value)
+            for value in site[key].values()
+        ]
         made.add_row(site["name"], *cells)
     return made
 

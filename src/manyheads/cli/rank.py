@@ -15,7 +15,9 @@ from .subject import subject
 
 
 def rank(
-    model: Annotated[str, typer.Argument(help="A zoo name, a record or saved model, timm:NAME, hf:FOLDER, run:FOLDER.")],
+    model: Annotated[
+        str, typer.Argument(help="A zoo name, a record or saved model, timm:NAME, hf:FOLDER, run:FOLDER.")
+    ],
     head_dim: Annotated[str | None, typer.Option(help="Other head_dims to judge, as 32 or 16,32.")] = None,
     random: Annotated[bool, typer.Option("--random", help="Initial weights instead of trained ones.")] = False,
     images: Annotated[Path | None, typer.Option(help="Folder of images to measure on. Default: noise.")] = None,
@@ -38,12 +40,19 @@ def rank(
         status.update(f"loading {model}")
         from manyheads.conditioning.coverage import ENOUGH, as_record, coverage
 
-        given = subject(model, images=images, text=text, batch=batch, tokens=tokens, random=random, seed=seed,
-                        device=device)  # fmt: skip
+        given = subject(
+            model, images=images, text=text, batch=batch, tokens=tokens, random=random, seed=seed, device=device
+        )
         status.update(f"measuring {model}")
         found = coverage(given.module, given.inputs, dims)
-    report = {"model": model, "weights": given.weights, "input": given.source, "batch": batch, "enough": ENOUGH,
-              "layers": [as_record(layer) for layer in found]}  # fmt: skip
+    report = {
+        "model": model,
+        "weights": given.weights,
+        "input": given.source,
+        "batch": batch,
+        "enough": ENOUGH,
+        "layers": [as_record(layer) for layer in found],
+    }
     if plot is not None:
         _draw(report, plot)
     if as_json:
@@ -69,13 +78,22 @@ def _print(report: dict[str, Any]) -> None:
         shares = [own, *({share["head_dim"]: share for share in [own, *others]}[dim] for dim in asked)]
         cells = [f"{number:.2f}" for share in shares for number in (share["coverage"], share["floor"])]
         name = layer["name"].removesuffix(".op").removesuffix(".attention")
-        table.add_row(name, f"{layer['tokens']} x {layer['width']}", f"{layer['heads']} x {layer['head_dim']}",
-                      f"{layer['effective_rank']:.1f}", str(layer["needed"]), *cells,
-                      style="yellow" if own["coverage"] < report["enough"] else "")  # fmt: skip
+        table.add_row(
+            name,
+            f"{layer['tokens']} x {layer['width']}",
+            f"{layer['heads']} x {layer['head_dim']}",
+            f"{layer['effective_rank']:.1f}",
+            str(layer["needed"]),
+            *cells,
+            style="yellow" if own["coverage"] < report["enough"] else "",
+        )
     console.print(table)
-    console.print(f"\nMeasured with {report['weights']} on {report['batch']} samples of {report['input']}. covers: share "
-                  "of the variance of the score of two tokens in the largest head_dim directions. floor: least error of "
-                  "one such head at finding the nearer of two tokens; 0.5 is chance.", highlight=False)  # fmt: skip
+    console.print(
+        f"\nMeasured with {report['weights']} on {report['batch']} samples of {report['input']}. covers: share "
+        "of the variance of the score of two tokens in the largest head_dim directions. floor: least error of "
+        "one such head at finding the nearer of two tokens; 0.5 is chance.",
+        highlight=False,
+    )
     _cautions(console, report)
 
 
@@ -83,12 +101,17 @@ def _cautions(console: Any, report: dict[str, Any]) -> None:
     layers = report["layers"]
     low = [layer for layer in layers if layer["shares"][0]["coverage"] < report["enough"]]
     if low:
-        console.print(f"[yellow]yellow[/]: in {len(low)} of {len(layers)} layers head_dim covers less than "
-                      f"{report['enough']:g}", highlight=False)  # fmt: skip
+        console.print(
+            f"[yellow]yellow[/]: in {len(low)} of {len(layers)} layers head_dim covers less than {report['enough']:g}",
+            highlight=False,
+        )
     gap = max(share["most"] - share["coverage"] for layer in layers for share in layer["shares"])
     if gap > 0.05:
-        console.print(f"With {report['batch']} samples coverage may be up to {gap:.2f} more than is shown: a larger "
-                      "--batch tells more.", highlight=False)  # fmt: skip
+        console.print(
+            f"With {report['batch']} samples coverage may be up to {gap:.2f} more than is shown: a larger "
+            "--batch tells more.",
+            highlight=False,
+        )
     if report["input"] == "noise":
         console.print("Noise is not what a model is used on: give --images or --text.", highlight=False)
 
@@ -107,6 +130,11 @@ def _draw(report: dict[str, Any], file: Path) -> None:
             axes.axvline(dim, color="#57606a", lw=0.8, ls=":")
             axes.annotate(str(dim), (dim, 0.02), color="#57606a", xytext=(2, 0), textcoords="offset points")
         axes.axhline(report["enough"], color="#d0d7de", lw=0.8)
-        axes.set(xscale="log", ylim=(0, 1.02), xlabel="rank per head", ylabel="share of the score's variance",
-                 title=f"{report['model']}, {report['input']}")  # fmt: skip
+        axes.set(
+            xscale="log",
+            ylim=(0, 1.02),
+            xlabel="rank per head",
+            ylabel="share of the score's variance",
+            title=f"{report['model']}, {report['input']}",
+        )
         axes.legend(frameon=False, loc="lower right")

@@ -11,7 +11,9 @@ import typer
 def report(
     runs: Annotated[Path, typer.Argument(help="Folder with run folders in it, at any depth.")],
     out: Annotated[Path, typer.Option(help="The page to write.")] = Path("report.html"),
-    assets: Annotated[Path | None, typer.Option(help="Folder for all figures (SVG, PNG, CSV) and tables (CSV).")] = None,
+    assets: Annotated[
+        Path | None, typer.Option(help="Folder for all figures (SVG, PNG, CSV) and tables (CSV).")
+    ] = None,
     quiet: Annotated[bool, typer.Option("--quiet", help="Only write the page.")] = False,
 ) -> None:
     """Write one self-contained page with claims, tables, figures and a design explorer; print the same verdicts."""

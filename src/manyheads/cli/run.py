@@ -30,16 +30,22 @@ def run(
     seeds: Annotated[str | None, typer.Option(help="Other seeds than its own: 0,1,2.")] = None,
     out: Annotated[Path, typer.Option(help="Where run folders go.")] = Path("runs"),
     executor: Annotated[str, typer.Option(help=f"Where runs execute: {', '.join(EXECUTORS)}.")] = "processes",
-    workers: Annotated[int | None, typer.Option(help="Runs side by side. Default: 2 processes, all a cluster has.")] = None,
+    workers: Annotated[
+        int | None, typer.Option(help="Runs side by side. Default: 2 processes, all a cluster has.")
+    ] = None,
     threads: Annotated[int | None, typer.Option(help="CPU threads of each. Default: 1; of a --list: not set.")] = None,
     device: Annotated[str | None, typer.Option(help="cpu, cuda. Default: a GPU if there is one.")] = None,
     data_root: Annotated[Path | None, typer.Option(help="Where data lies.")] = None,
-    slurm: Annotated[list[str] | None, typer.Option(help="Slurm: partition=gpu, timeout_min=600, mem_gb=32 ...")] = None,
+    slurm: Annotated[
+        list[str] | None, typer.Option(help="Slurm: partition=gpu, timeout_min=600, mem_gb=32 ...")
+    ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print runs, time and memory; nothing is run.")] = False,
     tflops: Annotated[float | None, typer.Option(help="What a device of the dry run reaches.")] = None,
-    listed: Annotated[bool, typer.Option("--list", help="Print commands for another scheduler; nothing is run.")] = False,
+    listed: Annotated[
+        bool, typer.Option("--list", help="Print commands for another scheduler; nothing is run.")
+    ] = False,
     quiet: Annotated[bool, typer.Option("--quiet", help="No progress, only the last lines.")] = False,
-) -> None:  # fmt: skip
+) -> None:
     """Run an experiment; again, it goes on: finished runs are skipped, killed ones resumed."""
     each = 1 if threads is None else threads
     _check(executor, workers, each, device, slurm)
@@ -85,11 +91,17 @@ def _check(executor: str, workers: int | None, threads: int, device: str | None,
 
 
 def _phases(
-    wanted: Plan, executor: str, workers: int | None, quiet: bool, where: dict[str, Any], threads: int, out: Path,
+    wanted: Plan,
+    executor: str,
+    workers: int | None,
+    quiet: bool,
+    where: dict[str, Any],
+    threads: int,
+    out: Path,
     options: dict[str, Any],
-) -> tuple[list[Outcome], str]:  # fmt: skip
-    """Everything in its order: what measures time comes when nothing else runs here, and what starts from the weights of
-    other runs when those are finished; if they are not, the sentence that says so."""
+) -> tuple[list[Outcome], str]:
+    """Everything in its order: what measures time comes when nothing else runs here, and what starts from the weights
+    of other runs when those are finished; if they are not, the sentence that says so."""
     from manyheads.sweep.job import prepare
     from manyheads.sweep.local import Interrupted, here
     from manyheads.sweep.view import Nobody
@@ -105,8 +117,9 @@ def _phases(
 
             cluster = options.get("cluster", "slurm")
             own = {name: value for name, value in options.items() if name != "cluster"}
-            return on_slurm(jobs, out / ".slurm", cluster=cluster, workers=workers, threads=threads, options=own, look=look,
-                            **where)  # fmt: skip
+            return on_slurm(
+                jobs, out / ".slurm", cluster=cluster, workers=workers, threads=threads, options=own, look=look, **where
+            )
         from manyheads.sweep.local import run as on_this_machine
 
         many = 0 if executor == "process" else 2 if workers is None else workers
@@ -131,7 +144,8 @@ def _phases(
 
 
 def _later(wanted: Plan, others: bool) -> tuple[list[Job], str]:
-    """What starts from other runs' weights. Where there are other runs to tell of, what hinders it does not hide them."""
+    """What starts from other runs' weights. Where there are other runs to tell of, what hinders it does not hide
+    them."""
     try:
         return wanted.later_jobs(), ""
     except UserError as error:

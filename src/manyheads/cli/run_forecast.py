@@ -36,8 +36,13 @@ def show(
         table.add_column(title, justify="right", no_wrap=True)
     for name, group in groups.items():
         steps = _most([each.steps for each in group], "{:,}".format)
-        cells = [_most([each.params for each in group], millions), steps, _most([each.flops for each in group], count),
-                 _most([each.seconds for each in group], duration), _most([each.memory for each in group], size)]
+        cells = [
+            _most([each.params for each in group], millions),
+            steps,
+            _most([each.flops for each in group], count),
+            _most([each.seconds for each in group], duration),
+            _most([each.memory for each in group], size),
+        ]
         table.add_row(name, str(len(group)), str(sum(each.done for each in group)), *cells)
     console = Console(highlight=False)
     console.print(table)
@@ -46,12 +51,15 @@ def show(
     told = f"{len(found)} runs, {len(found) - len(left)} done"
     if len(left) > unknown:
         beside = sum(sorted((each.memory or 0.0 for each in left), reverse=True)[:workers])
-        told += f"; the rest: about {duration(wall(left, workers))} with {workers} side by side, at most {size(beside)} in"
+        told += (
+            f"; the rest: about {duration(wall(left, workers))} with {workers} side by side, at most {size(beside)} in"
+        )
         told += " tensors"
     console.print(f"\nNumbers are of one run, the largest in its row. {told}.", soft_wrap=True)
     if unknown:
-        console.print(f"Of unknown length: {unknown} runs, measurements or epochs of data that is not here.",
-                      soft_wrap=True)  # fmt: skip
+        console.print(
+            f"Of unknown length: {unknown} runs, measurements or epochs of data that is not here.", soft_wrap=True
+        )
 
 
 def _group(each: Forecast, whole: bool) -> str:

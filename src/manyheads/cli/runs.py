@@ -19,15 +19,22 @@ if TYPE_CHECKING:
     from manyheads.runs import Found
 
 COLOURS = {
-    "done": "green", "running": "cyan", "new": "", "stopped": "yellow", "failed": "red", "damaged": "red", "foreign": "dim",
-}  # fmt: skip
+    "done": "green",
+    "running": "cyan",
+    "new": "",
+    "stopped": "yellow",
+    "failed": "red",
+    "damaged": "red",
+    "foreign": "dim",
+}
 
 
 def runs(
     root: Annotated[Path, typer.Argument(help="Folder to look in, at any depth.")] = Path("runs"),
     as_json: Annotated[bool, typer.Option("--json", help="For machines.")] = False,
 ) -> None:
-    """List run folders: state, arm, parameters, steps, result. Damaged and foreign ones are listed with what is wrong."""
+    """List run folders: state, arm, parameters, steps, result. Damaged and foreign ones are listed with what is
+    wrong."""
     from manyheads.runs import find
 
     if not os.path.isdir(root):
@@ -45,13 +52,23 @@ def _row(found: Found, root: Path) -> dict[str, Any]:
     status, spec = found.status or {}, found.spec
     metric, value = headline(found.result)
     return {
-        "path": str(found.path), "name": os.path.relpath(found.path, root), "state": found.state,
-        "label": spec.label if spec else {}, "family": spec.arch.family if spec else None,
-        "params": params(spec.arch).total if spec else None, "non_embedding": in_layers(spec.arch) if spec else None,
-        "seed": spec.seed if spec else None, "step": _number(status.get("step")), "total": _number(status.get("total")),
-        "progress": _number(status.get("progress")), "metric": metric, "value": value,
-        "updated": status.get("updated"), "message": str(status.get("message") or ""), "problem": found.problem,
-    }  # fmt: skip
+        "path": str(found.path),
+        "name": os.path.relpath(found.path, root),
+        "state": found.state,
+        "label": spec.label if spec else {},
+        "family": spec.arch.family if spec else None,
+        "params": params(spec.arch).total if spec else None,
+        "non_embedding": in_layers(spec.arch) if spec else None,
+        "seed": spec.seed if spec else None,
+        "step": _number(status.get("step")),
+        "total": _number(status.get("total")),
+        "progress": _number(status.get("progress")),
+        "metric": metric,
+        "value": value,
+        "updated": status.get("updated"),
+        "message": str(status.get("message") or ""),
+        "problem": found.problem,
+    }
 
 
 def headline(result: dict[str, Any] | None) -> tuple[str | None, float | None]:
@@ -85,9 +102,18 @@ def _print(rows: list[dict[str, Any]], root: Path) -> None:
     now = datetime.now(UTC)
     for row in rows:
         arm = row["label"].get("arm") or row["family"] or ""
-        cells = (row["name"], row["state"], str(arm), _steps(row), _score(row),
-                 *(_size(row[name]) for name in ("params", "non_embedding")[: len(sizes)]), _ago(row["updated"], now))
-        table.add_row(*(Text(_clean(cell), style=COLOURS[row["state"]] if i == 1 else "") for i, cell in enumerate(cells)))
+        cells = (
+            row["name"],
+            row["state"],
+            str(arm),
+            _steps(row),
+            _score(row),
+            *(_size(row[name]) for name in ("params", "non_embedding")[: len(sizes)]),
+            _ago(row["updated"], now),
+        )
+        table.add_row(
+            *(Text(_clean(cell), style=COLOURS[row["state"]] if i == 1 else "") for i, cell in enumerate(cells))
+        )
     console.print(table)
     for row in rows:
         why = row["problem"] or (row["message"] if row["state"] == "failed" else "")
@@ -102,7 +128,9 @@ def _steps(row: dict[str, Any]) -> str:
         return ""
     if row["total"] is not None:
         return f"{row['step']}/{row['total']}"
-    part = "" if row["progress"] is None else f" ({100 * row['progress']:.0f} %)"  # a budget in seconds has no last step
+    part = (
+        "" if row["progress"] is None else f" ({100 * row['progress']:.0f} %)"
+    )  # a budget in seconds has no last step
     return f"{row['step']}{part}"
 
 

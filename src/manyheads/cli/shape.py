@@ -56,10 +56,17 @@ def shape(
         report["redesign"] = describe(lean)
         report["policy"] = policy_of(original, lean)
         if arms:
-            report["controls"] = {name: {"params": params(c.arch).total, "non_embedding": in_layers(c.arch),
-                                         "matches": c.matches, "residual": c.residual, "same_as": c.same_as,
-                                         "arch": record.to_dict(c.arch)}
-                                  for name, c in controls(original, lean).items()}
+            report["controls"] = {
+                name: {
+                    "params": params(c.arch).total,
+                    "non_embedding": in_layers(c.arch),
+                    "matches": c.matches,
+                    "residual": c.residual,
+                    "same_as": c.same_as,
+                    "arch": record.to_dict(c.arch),
+                }
+                for name, c in controls(original, lean).items()
+            }
     if as_json:
         print(json.dumps(report))
     else:
@@ -71,8 +78,15 @@ def describe(arch: Arch) -> dict[str, Any]:
     counted: Cost = cost(arch)
     tokens = [arch.stages[i].tokens for i in editable(arch)]
     rows = [mixed_tokens(arch.stages[i]) for i in editable(arch)]
-    dims = {"depth": depths(arch), "heads": heads(arch), "head_dim": head_dims(arch), "inner": inners(arch),
-            "width": [arch.stages[i].width for i in editable(arch)], "mlp_dim": mlp_dims(arch), "tokens": tokens}
+    dims = {
+        "depth": depths(arch),
+        "heads": heads(arch),
+        "head_dim": head_dims(arch),
+        "inner": inners(arch),
+        "width": [arch.stages[i].width for i in editable(arch)],
+        "mlp_dim": mlp_dims(arch),
+        "tokens": tokens,
+    }
     groups = asdict(counted.params) | {"total": counted.params.total, "non_embedding": counted.params.non_embedding}
     costs = {name: getattr(counted, name) for name in Cost.__dataclass_fields__ if name != "params"}
     ratios = [round(inner / count, 4) for inner, count in zip(dims["inner"], rows, strict=True)]

@@ -20,9 +20,16 @@ class Subject:
 
 
 def subject(
-    model: str, *, images: Path | None, text: Path | None, batch: int, tokens: int | None, random: bool, seed: int,
+    model: str,
+    *,
+    images: Path | None,
+    text: Path | None,
+    batch: int,
+    tokens: int | None,
+    random: bool,
+    seed: int,
     device: str,
-) -> Subject:  # fmt: skip
+) -> Subject:
     """Load `model`, and images, text or noise for it."""
     if images is not None and text is not None:
         raise UserError("--images and --text were both given; write the one that the model takes")

@@ -31,8 +31,14 @@ def theory(
     for count in _track([heads] if heads is not None else choose(peak), quiet=as_json or not samples):
         inner = count * head_dim
         expected = gaussian_log_kappa(tokens, inner)
-        row: dict[str, Any] = {"heads": count, "inner": inner, "inner_per_token": inner / tokens,
-                               "kappa": math.exp(expected.mean), "log_kappa": expected.mean, "spread": expected.spread}
+        row: dict[str, Any] = {
+            "heads": count,
+            "inner": inner,
+            "inner_per_token": inner / tokens,
+            "kappa": math.exp(expected.mean),
+            "log_kappa": expected.mean,
+            "spread": expected.spread,
+        }
         if samples:
             logs = [math.log(kappa) for kappa in sample_kappa(tokens, inner, samples)]
             row["sampled_log_kappa"] = math.fsum(logs) / samples
@@ -70,13 +76,24 @@ def _print(report: dict[str, Any]) -> None:
     for row in report["rows"]:
         sampled = f"{row['sampled_log_kappa']:.3f}" if "sampled_log_kappa" in row else ""
         mark = "peak" if row is worst and len(report["rows"]) > 1 else ""
-        table.add_row(str(row["heads"]), str(row["inner"]), f"{row['inner_per_token']:.2f}", f"{row['kappa']:.2f}",
-                      f"{row['log_kappa']:.3f}", f"{row['spread']:.3f}", sampled, mark, style="bold" if mark else "")
+        table.add_row(
+            str(row["heads"]),
+            str(row["inner"]),
+            f"{row['inner_per_token']:.2f}",
+            f"{row['kappa']:.2f}",
+            f"{row['log_kappa']:.3f}",
+            f"{row['spread']:.3f}",
+            sampled,
+            mark,
+            style="bold" if mark else "",
+        )
     console = Console()
     console.print(table)
-    console.print(f"\n{report['tokens']} tokens, head_dim {report['head_dim']}: kappa of independent normal heads is worst "
-                  f"at {report['peak_heads']:.1f} heads, where inner meets tokens; fewer or more are both better.",
-                  highlight=False)
+    console.print(
+        f"\n{report['tokens']} tokens, head_dim {report['head_dim']}: kappa of independent normal heads is worst "
+        f"at {report['peak_heads']:.1f} heads, where inner meets tokens; fewer or more are both better.",
+        highlight=False,
+    )
 
 
 def _draw(report: dict[str, Any], file: Path) -> None:
@@ -87,11 +104,22 @@ def _draw(report: dict[str, Any], file: Path) -> None:
         heads, logs = [row["heads"] for row in rows], [row["log_kappa"] for row in rows]
         spreads = [row["spread"] for row in rows]
         axes.plot(heads, [math.exp(log) for log in logs], color="#1f6feb", marker="o", ms=3, label="prediction")
-        axes.fill_between(heads, [math.exp(log - s) for log, s in zip(logs, spreads, strict=True)],
-                          [math.exp(log + s) for log, s in zip(logs, spreads, strict=True)], color="#1f6feb", alpha=0.15)
+        axes.fill_between(
+            heads,
+            [math.exp(log - s) for log, s in zip(logs, spreads, strict=True)],
+            [math.exp(log + s) for log, s in zip(logs, spreads, strict=True)],
+            color="#1f6feb",
+            alpha=0.15,
+        )
         if report["samples"]:
-            axes.plot(heads, [math.exp(row["sampled_log_kappa"]) for row in rows], "x", color="#d1642d", label="samples")
+            axes.plot(
+                heads, [math.exp(row["sampled_log_kappa"]) for row in rows], "x", color="#d1642d", label="samples"
+            )
         axes.axvline(report["peak_heads"], color="#57606a", lw=0.8, ls=":", label="inner = tokens")
-        axes.set(xscale="log", yscale="log", xlabel=f"heads of {report['head_dim']}",
-                 ylabel=f"kappa, {report['tokens']} tokens")
+        axes.set(
+            xscale="log",
+            yscale="log",
+            xlabel=f"heads of {report['head_dim']}",
+            ylabel=f"kappa, {report['tokens']} tokens",
+        )
         axes.legend(frameon=False)

@@ -26,8 +26,12 @@ WORKERS = min(8, os.cpu_count() or 1)
 def tokenize(
     files: Annotated[list[Path], typer.Argument(help="Text, JSON lines (also .xz, .gz, .bz2), Hugging Face datasets.")],
     out: Annotated[Path, typer.Option(help="The corpus's folder; below the data root it is data=shards:NAME.")],
-    tokenizer: Annotated[str | None, typer.Option(help="bytes, stories, gpt2, bert_uncased, or a file or folder.")] = None,
-    learn: Annotated[str | None, typer.Option(help="Train one on these files instead: bpe:8192, wordpiece:32768.")] = None,
+    tokenizer: Annotated[
+        str | None, typer.Option(help="bytes, stories, gpt2, bert_uncased, or a file or folder.")
+    ] = None,
+    learn: Annotated[
+        str | None, typer.Option(help="Train one on these files instead: bpe:8192, wordpiece:32768.")
+    ] = None,
     split: Annotated[str, typer.Option(help="train, or valid for what is held out.")] = "train",
     between: Annotated[str | None, typer.Option(help="In plain text: blank, line, file, or '<|endoftext|>'.")] = None,
     field: Annotated[str, typer.Option(help="In JSON lines and datasets: the field with the text.")] = "text",
@@ -50,18 +54,38 @@ def tokenize(
     root = place(data_root)
     words = load(tokenizer, root) if tokenizer is not None else _learned(str(learn), files, mark, field, out)
     with _progress(as_json) as told:
-        made = tokenise(files, out / split, words, between=mark, field=field, workers=workers, told=told,
-                        without=without or [], separator=None if separator is None else _plain(separator))  # fmt: skip
-    found = {"folder": str(out / split), "tokens": made.tokens, "documents": made.documents, "empty": made.empty,
-             "dropped": made.dropped, "bytes": made.text_bytes, "shards": len(made.shards),
-             "tokenizer": made.tokenizer, "vocab": made.vocab, "digest": made.digest}  # fmt: skip
+        made = tokenise(
+            files,
+            out / split,
+            words,
+            between=mark,
+            field=field,
+            workers=workers,
+            told=told,
+            without=without or [],
+            separator=None if separator is None else _plain(separator),
+        )
+    found = {
+        "folder": str(out / split),
+        "tokens": made.tokens,
+        "documents": made.documents,
+        "empty": made.empty,
+        "dropped": made.dropped,
+        "bytes": made.text_bytes,
+        "shards": len(made.shards),
+        "tokenizer": made.tokenizer,
+        "vocab": made.vocab,
+        "digest": made.digest,
+    }
     if as_json:
         print(json.dumps(found))
         return
     reasons = [f"{count:,} {why}" for count, why in ((made.empty, "empty"), (made.dropped, "held out")) if count]
     left = f" ({' and '.join(reasons)} left out)" if reasons else ""
-    print(f"{made.tokens:,} tokens of {made.documents:,} documents{left}: {size(made.text_bytes)} of text, "
-          f"{made.text_bytes / made.tokens:.2f} bytes a token, {len(made.shards)} shards in {out / split}")
+    print(
+        f"{made.tokens:,} tokens of {made.documents:,} documents{left}: {size(made.text_bytes)} of text, "
+        f"{made.text_bytes / made.tokens:.2f} bytes a token, {len(made.shards)} shards in {out / split}"
+    )
     here, there = out.resolve(), root.resolve()
     if here.is_relative_to(there) and here != there:
         print(f"train on it with task.data=shards:{here.relative_to(there)} task.vocab={made.vocab}")
@@ -88,8 +112,10 @@ def _learned(wanted: str, files: list[Path], between: str | None, field: str, ou
     if kept.is_file():  # of a run that was stopped
         found = load(str(kept), out)
         if found.size != int(count):
-            raise UserError(f"{kept} has {found.size} tokens, and --learn asks for {count}; write --tokenizer {out}, or "
-                            "another folder")
+            raise UserError(
+                f"{kept} has {found.size} tokens, and --learn asks for {count}; write --tokenizer {out}, or "
+                "another folder"
+            )
         return found
     texts = (text for path in sources(files) for text in documents(path, between=between, field=field))
     made = learn(kind, texts, int(count), out.name)  # type: ignore[arg-type]  # checked above
@@ -112,6 +138,8 @@ def _progress(quiet: bool) -> Iterator[Told | None]:
 
         def told(shards: int, text: int, tokens: int, *_: Any) -> None:
             rate = tokens / max(time.monotonic() - start, 1e-9)
-            status.update(f"{shards} shards, {size(text)} of text, {millions(tokens)} tokens, {millions(rate)} a second")
+            status.update(
+                f"{shards} shards, {size(text)} of text, {millions(tokens)} tokens, {millions(rate)} a second"
+            )
 
         yield told

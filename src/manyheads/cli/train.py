@@ -19,16 +19,26 @@ IMAGENET = 1_281_167  # training images, the epoch of the named recipes
 
 
 def train(
-    model: Annotated[str | None, typer.Argument(help="A zoo name, paper:ROW, a saved arch.json, an arm demo:lean.")] = None,
+    model: Annotated[
+        str | None, typer.Argument(help="A zoo name, paper:ROW, a saved arch.json, an arm demo:lean.")
+    ] = None,
     task: Annotated[str | None, typer.Option(help="What to train it on: images, another task, a file of JSON.")] = None,
-    data: Annotated[str | None, typer.Option(help="Dataset: fashion_mnist (embedded), cifar10, folder:NAME, ...")] = None,
+    data: Annotated[
+        str | None, typer.Option(help="Dataset: fashion_mnist (embedded), cifar10, folder:NAME, ...")
+    ] = None,
     recipe: Annotated[str | None, typer.Option(help="A file of JSON, or a name: table6, stories, crammed, ...")] = None,
     steps: Annotated[int | None, typer.Option(help="Training steps, as the budget.")] = None,
-    basis: Annotated[str | None, typer.Option(help="Another budget: epochs=20, samples=1e6, flops=1e15, seconds=9")] = None,
+    basis: Annotated[
+        str | None, typer.Option(help="Another budget: epochs=20, samples=1e6, flops=1e15, seconds=9")
+    ] = None,
     batch: Annotated[int | None, typer.Option(help="Samples of a step, over all processes.")] = None,
     lr: Annotated[float | None, typer.Option(help="Highest learning rate.")] = None,
-    settings: Annotated[list[str] | None, typer.Option("--set", help="Another field: recipe.clip=0, task.limit=9.")] = None,
-    weights: Annotated[Path | None, typer.Option(help="To fine-tune: a finished run, or a saved model's folder.")] = None,
+    settings: Annotated[
+        list[str] | None, typer.Option("--set", help="Another field: recipe.clip=0, task.limit=9.")
+    ] = None,
+    weights: Annotated[
+        Path | None, typer.Option(help="To fine-tune: a finished run, or a saved model's folder.")
+    ] = None,
     seed: Annotated[int, typer.Option(help="Of initial weights, data order and augmentation.")] = 0,
     out: Annotated[Path | None, typer.Option(help="The run folder. Default: runs/MODEL-sSEED.")] = None,
     resume: Annotated[Path | None, typer.Option(help="Go on with this run folder; nothing else is needed.")] = None,
@@ -41,12 +51,14 @@ def train(
     gpus: Annotated[int, typer.Option(help="Of a dry run.")] = 1,
     tflops: Annotated[float, typer.Option(help="What one GPU of a dry run can do (default: an A100 in TF32).")] = 156.0,
     utilisation: Annotated[float, typer.Option(help="What share of it a dry run reaches.")] = 0.4,
-) -> None:  # fmt: skip
+) -> None:
     """Train a model; stopped or killed, the same command goes on where it was."""
     if resume is not None:
         others = (model, task, data, recipe, steps, basis, batch, lr, settings, out, dry_run or None, seed or None)
         if any(value is not None for value in others):
-            raise UserError(f"--resume {resume} holds its own model, task and recipe; leave out all that belongs to them")
+            raise UserError(
+                f"--resume {resume} holds its own model, task and recipe; leave out all that belongs to them"
+            )
         from manyheads.runs import Run
 
         _train(Run.open(resume), device, parallel, data_root, quiet, tensorboard, _saved(weights))
@@ -70,8 +82,17 @@ def train(
     made, plan = tasks.from_dict(chosen), Recipe.from_dict(fields)
     arch = _fitted(_model(model), made)
     if dry_run:
-        _estimate(arch, plan, made, IMAGENET if recipe in ("table6", "table6_large") else None, gpus, tflops, utilisation,
-                  parallel, data_root)  # fmt: skip
+        _estimate(
+            arch,
+            plan,
+            made,
+            IMAGENET if recipe in ("table6", "table6_large") else None,
+            gpus,
+            tflops,
+            utilisation,
+            parallel,
+            data_root,
+        )
         return
     from manyheads.runs import Run, RunSpec
     from manyheads.train.start import named
@@ -91,7 +112,13 @@ def _saved(given: Path | None) -> Path | None:
 
 
 def _train(
-    run: Any, device: str | None, parallel: str | None, root: Path | None, quiet: bool, events: bool, weights: Path | None
+    run: Any,
+    device: str | None,
+    parallel: str | None,
+    root: Path | None,
+    quiet: bool,
+    events: bool,
+    weights: Path | None,
 ) -> None:
     from manyheads.train.loop import train as trained
     from manyheads.train.stop import Stopped
@@ -111,8 +138,10 @@ def _train(
         metric, timing, best = result["better"][0], result["timing"], result["best"]
         layers = in_layers(run.spec.arch)
         told = "" if layers is None else f"; parameters: {parameters(result['params'], layers)}"
-        print(f"{metric} {result['score'][metric]:.4g} after {result['steps']:,} steps (best {best[metric]:.4g} at "
-              f"{best['step']:,}), {timing['seconds']:.0f} s at {timing['rate']:,.0f} {timing['unit']}{told}: {run.path}")
+        print(
+            f"{metric} {result['score'][metric]:.4g} after {result['steps']:,} steps (best {best[metric]:.4g} at "
+            f"{best['step']:,}), {timing['seconds']:.0f} s at {timing['rate']:,.0f} {timing['unit']}{told}: {run.path}"
+        )
 
 
 def _model(name: str) -> Any:
@@ -218,8 +247,10 @@ def _set(settings: list[str], into: dict[str, dict[str, Any]]) -> None:
             default = default.get(name) if isinstance(default, dict) else None
             place = place.setdefault(name, {} if default is None else default)
             if not isinstance(place, dict):
-                raise UserError(f"--set {text}: {name} holds no record; write the whole of it, such as "
-                                f'{path.rpartition(".")[0]}={{"is": ..., "{rest[-1]}": {value}}}')
+                raise UserError(
+                    f"--set {text}: {name} holds no record; write the whole of it, such as "
+                    f'{path.rpartition(".")[0]}={{"is": ..., "{rest[-1]}": {value}}}'
+                )
         try:
             place[rest[-1]] = json.loads(value)
         except ValueError:
@@ -227,9 +258,16 @@ def _set(settings: list[str], into: dict[str, dict[str, Any]]) -> None:
 
 
 def _estimate(
-    arch: Any, recipe: Any, task: Any, samples: int | None, gpus: int, tflops: float, share: float, parallel: str | None,
+    arch: Any,
+    recipe: Any,
+    task: Any,
+    samples: int | None,
+    gpus: int,
+    tflops: float,
+    share: float,
+    parallel: str | None,
     root: Path | None,
-) -> None:  # fmt: skip
+) -> None:
     from manyheads.report.words import count, duration
     from manyheads.train.estimate import estimate
 

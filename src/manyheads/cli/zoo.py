@@ -19,9 +19,18 @@ def zoo(as_json: Annotated[bool, typer.Option("--json", help="For machines.")] =
     rows = []
     for name in originals.NAMES:
         arch = originals.get(name)
-        rows.append({"name": name, "family": arch.family, "params": params(arch).total, "non_embedding": in_layers(arch),
-                     "depth": depths(arch), "heads": heads(arch), "head_dim": head_dims(arch),
-                     "note": originals.note(name)})  # fmt: skip
+        rows.append(
+            {
+                "name": name,
+                "family": arch.family,
+                "params": params(arch).total,
+                "non_embedding": in_layers(arch),
+                "depth": depths(arch),
+                "heads": heads(arch),
+                "head_dim": head_dims(arch),
+                "note": originals.note(name),
+            }
+        )
     if as_json:
         print(json.dumps(rows))
         return
@@ -30,12 +39,20 @@ def zoo(as_json: Annotated[bool, typer.Option("--json", help="For machines.")] =
 
     table = Table(box=None, header_style="bold", pad_edge=False)
     for title, width in (("name", 24), ("layers", 9), ("heads", 10), ("of", 11), ("parameters", 10), ("in layers", 9)):
-        table.add_column(title, justify="right" if title in ("parameters", "in layers") else "left",
-                         no_wrap=True, min_width=width)
+        table.add_column(
+            title, justify="right" if title in ("parameters", "in layers") else "left", no_wrap=True, min_width=width
+        )
     table.add_column("", no_wrap=True, overflow="ellipsis")
     for row in rows:
-        table.add_row(row["name"], each(row["depth"]), each(row["heads"]), each(row["head_dim"]),
-                      millions(row["params"]), _of_language(row["non_embedding"]), row["note"])
+        table.add_row(
+            row["name"],
+            each(row["depth"]),
+            each(row["heads"]),
+            each(row["head_dim"]),
+            millions(row["params"]),
+            _of_language(row["non_embedding"]),
+            row["note"],
+        )
     Console().print(table)
 
 

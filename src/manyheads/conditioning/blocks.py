@@ -1,4 +1,5 @@
-"""A batch of tokens x inner matrices made ready to be measured: float64, scaled, token mean set apart, padding dropped."""
+"""A batch of tokens x inner matrices made ready to be measured: float64, scaled, token mean set apart, padding
+dropped."""
 
 from __future__ import annotations
 
@@ -40,8 +41,15 @@ class Block:
 
     def subset(self, which: Bool[Tensor, " batch"]) -> Block:
         """Only the matrices in `which`."""
-        return Block(self.rest[which], self.mean[which], self.keep[which], self.kept[which], self.scale[which],
-                     self.finite[which], self.masked)
+        return Block(
+            self.rest[which],
+            self.mean[which],
+            self.keep[which],
+            self.kept[which],
+            self.scale[which],
+            self.finite[which],
+            self.masked,
+        )
 
     def matrix(self, centred: bool) -> Float[Tensor, "batch tokens inner"]:
         """The scaled matrix, with or without its token mean."""
@@ -74,7 +82,8 @@ class Block:
         return torch.baddbmm(gram, torch.stack([cross, keep], -1), torch.stack([keep, cross], 1)), gram
 
     def stretch(self, vector: Float[Tensor, "batch size"], centred: bool, wide: bool) -> Float[Tensor, " batch"]:
-        """|A^T u| for a unit vector u of tokens (`wide`) or |A u| for one of the inner width: no Gram matrix, no square."""
+        """|A^T u| for a unit vector u of tokens (`wide`) or |A u| for one of the inner width: no Gram matrix, no
+        square."""
         matrix = self.rest.mT if wide else self.rest
         image = (matrix @ vector[..., None]).squeeze(-1)
         if not centred and wide:
@@ -85,7 +94,9 @@ class Block:
         return length
 
 
-def read(matrices: Float[Tensor, "batch tokens inner"], mask: Bool[Tensor, "batch tokens"] | None, centre: bool) -> Block:
+def read(
+    matrices: Float[Tensor, "batch tokens inner"], mask: Bool[Tensor, "batch tokens"] | None, centre: bool
+) -> Block:
     """Set a batch out as a `Block`, its mean apart if `centre`, in as few passes over it as may be.
 
     Entries are divided by a power of two near the largest: no square overflows, and no digit is lost."""

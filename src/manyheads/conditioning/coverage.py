@@ -29,9 +29,9 @@ KINDS: tuple[Kind, ...] = ("softmax", "window", "pixel", "nystrom")  # whose sco
 
 @dataclass(frozen=True)
 class Share:
-    """What heads of one rank get: `coverage`, the share of the score's variance, and `floor`, the least error of one such
-    head at finding the nearer of two tokens, where 0.5 is chance. `most` is the coverage of the directions that look best
-    on these very samples; the truth lies between, and both meet as samples are added."""
+    """What heads of one rank get: `coverage`, the share of the score's variance, and `floor`, the least error of one
+    such head at finding the nearer of two tokens, where 0.5 is chance. `most` is the coverage of the directions that
+    look best on these very samples; the truth lies between, and both meet as samples are added."""
 
     head_dim: int
     coverage: float
@@ -41,9 +41,9 @@ class Share:
 
 @dataclass(frozen=True)
 class Covered:
-    """The tokens that one attention is given. `spectrum` are the shares of their variance by direction, largest first, each
-    sample's mean removed, over all samples together: a head's directions are the same for all of them. `curve` is the
-    coverage of rank 1, 2, ... (see `covered`).
+    """The tokens that one attention is given. `spectrum` are the shares of their variance by direction, largest first,
+    each sample's mean removed, over all samples together: a head's directions are the same for all of them. `curve` is
+    the coverage of rank 1, 2, ... (see `covered`).
 
     `effective_rank` is the exponential of the spectrum's entropy; `needed` the least rank that covers 0.9 of the score.
     `shares` has the attention's own head_dim first, then those asked for."""
@@ -63,9 +63,13 @@ class Covered:
 
 
 def coverage(
-    model: nn.Module, batch: Any, head_dims: Sequence[int] = (), *, mask: Bool[Tensor, "samples tokens"] | None = None,
+    model: nn.Module,
+    batch: Any,
+    head_dims: Sequence[int] = (),
+    *,
+    mask: Bool[Tensor, "samples tokens"] | None = None,
     taps: Mapping[str, Tap] | None = None,
-) -> tuple[Covered, ...]:  # fmt: skip
+) -> tuple[Covered, ...]:
     """One record for every attention between tokens that ran, for its own head_dim and for `head_dims`. Batch, mask and
     taps as in `probe`; the model is left as found. Attention between channels, and class attention, are left out."""
     for dim in head_dims:
@@ -81,12 +85,16 @@ def coverage(
         with listening(module, places, arguments=True) as calls:
             call(module, args, kwargs)
         if not calls:
-            raise UserError("no attention between tokens ran on this batch: rank per head says nothing about attention "
-                            "between channels")
+            raise UserError(
+                "no attention between tokens ran on this batch: rank per head says nothing about attention "
+                "between channels"
+            )
         return tuple(_covered(layer, entry, real, head_dims) for layer, entry in enumerate(calls))
 
 
-def _covered(layer: int, entry: Heard, real: Bool[Tensor, "samples tokens"] | None, head_dims: Sequence[int]) -> Covered:
+def _covered(
+    layer: int, entry: Heard, real: Bool[Tensor, "samples tokens"] | None, head_dims: Sequence[int]
+) -> Covered:
     tokens = _tokens(entry)
     rows = centred(tokens, real)
     variances = token_variances(rows)
@@ -96,10 +104,19 @@ def _covered(layer: int, entry: Heard, real: Bool[Tensor, "samples tokens"] | No
     parts = variances / variances.sum() if variances.sum() > 0 else np.full_like(variances, 1 / len(variances))
     entropy = -np.sum(parts * np.log(np.where(parts > 0, parts, 1.0)))
     return Covered(
-        entry.place.name, layer, entry.place.tap.kind, tokens.shape[1], tokens.shape[2], heads, own, tuple(parts.tolist()),
-        tuple(curve.tolist()), float(np.exp(entropy)), int(np.searchsorted(curve, ENOUGH - 1e-9)) + 1,
+        entry.place.name,
+        layer,
+        entry.place.tap.kind,
+        tokens.shape[1],
+        tokens.shape[2],
+        heads,
+        own,
+        tuple(parts.tolist()),
+        tuple(curve.tolist()),
+        float(np.exp(entropy)),
+        int(np.searchsorted(curve, ENOUGH - 1e-9)) + 1,
         tuple(_share(curve, variances, dim) for dim in dict.fromkeys((own, *head_dims))),
-    )  # fmt: skip
+    )
 
 
 def _share(curve: Array, variances: Array, head_dim: int) -> Share:
@@ -110,8 +127,8 @@ def _share(curve: Array, variances: Array, head_dim: int) -> Share:
 def centred(
     tokens: Float[Tensor, "samples tokens width"], real: Bool[Tensor, "samples tokens"] | None = None
 ) -> Float[Tensor, "samples tokens width"]:
-    """Tokens without each sample's mean, which softmax does not see; padding is 0. A mask that does not fit (windows) is
-    left out of account."""
+    """Tokens without each sample's mean, which softmax does not see; padding is 0. A mask that does not fit (windows)
+    is left out of account."""
     x = tokens.detach().double()
     if real is None or real.shape != x.shape[:2]:
         return x - x.mean(1, keepdim=True)
@@ -120,7 +137,8 @@ def centred(
 
 
 def token_variances(rows: Float[Tensor, "samples tokens width"]) -> Array:
-    """Variances of centred tokens by direction, all samples together, largest first; of directions, not of coordinates."""
+    """Variances of centred tokens by direction, all samples together, largest first; of directions, not of
+    coordinates."""
     flat_rows = rows.flatten(0, 1)
     gram = flat_rows.mT @ flat_rows / len(flat_rows)
     return np.asarray(torch.linalg.eigvalsh(gram).clamp_min(0).flip(-1).cpu().numpy())
@@ -130,12 +148,13 @@ def covered(rows: Float[Tensor, "samples tokens width"]) -> Array:
     """Share of the variance of the score of two tokens that rank 1, 2, ... carries.
 
     The score of tokens with covariance C has variance tr(C C), and tr(P C P C) in a subspace P. Few samples make some
-    directions look larger than they are, and squares twice so. Therefore P is the largest directions of three quarters of
-    the samples, and the traces are means over pairs of *different* samples of the rest, which have no bias."""
+    directions look larger than they are, and squares twice so. Therefore P is the largest directions of three quarters
+    of the samples, and the traces are means over pairs of *different* samples of the rest, which have no bias."""
     folds = min(FOLDS, len(rows) // 2)
     if folds < 2:
-        raise UserError(f"coverage of {len(rows)} samples: some of them choose directions and others measure them; give "
-                        "4 or more")
+        raise UserError(
+            f"coverage of {len(rows)} samples: some of them choose directions and others measure them; give 4 or more"
+        )
     number = torch.arange(len(rows)) % folds
     curves = [_crossed(rows[number != fold], rows[number == fold]) for fold in range(folds)]
     return np.asarray(np.maximum.accumulate(np.clip(np.mean(curves, axis=0), 0.0, 1.0)))

@@ -20,9 +20,9 @@ class Detail:
     """Further numbers of one site; None where the model does not show what they need. Kappas are geometric means.
 
     `entropy` is the mean entropy of an attention map's rows, in nats. `tokens_kappa` is of the attention's input,
-    `values_kappa` of what it mixes. `coverage` is what rank head_dim can carry: the share of the variance of the score of
-    two tokens, their mean removed, that lies in its largest head_dim directions. `mlp_in_kappa` and `mlp_out_kappa` are
-    of the weights of the MLP that follows, `mlp_hidden_kappa` of its hidden activations."""
+    `values_kappa` of what it mixes. `coverage` is what rank head_dim can carry: the share of the variance of the score
+    of two tokens, their mean removed, that lies in its largest head_dim directions. `mlp_in_kappa` and `mlp_out_kappa`
+    are of the weights of the MLP that follows, `mlp_hidden_kappa` of its hidden activations."""
 
     entropy: float | None = None
     tokens_kappa: float | None = None

@@ -22,9 +22,10 @@ def by_exact(block: Block, centred: bool) -> tuple[Ends, Float[Tensor, "batch si
 
 
 def by_eigen(
-    block: Block, gram: Float[Tensor, "batch size size"], centred: bool,
+    block: Block, gram: Float[Tensor, "batch size size"], centred: bool
 ) -> tuple[Ends, Float[Tensor, "batch size"]]:
-    """The ends and all squared singular values, ascending, from a Gram matrix; what it cannot carry is measured again."""
+    """The ends and all squared singular values, ascending, from a Gram matrix; what it cannot carry is measured
+    again."""
     values = torch.linalg.eigvalsh(gram).clamp(min=0)
     top, bottom = _pick(block, values.sqrt(), centred)
     beyond = (top >= GRAM_CARRIES * bottom) & (top > 0)
@@ -72,9 +73,11 @@ def _measure(
     return block.stretch(largest, centred, wide), torch.where(definite, block.stretch(smallest, centred, wide), 0.0)
 
 
-def _fill(block: Block, gram: Float[Tensor, "batch tokens tokens"], centred: bool) -> Float[Tensor, "batch tokens tokens"]:
-    """Directions of the tokens that do not count, dropped ones and the removed mean, are given the mean eigenvalue: it is
-    never an extreme one, and Cholesky sees a definite matrix. `_project` takes what is left of them out again."""
+def _fill(
+    block: Block, gram: Float[Tensor, "batch tokens tokens"], centred: bool
+) -> Float[Tensor, "batch tokens tokens"]:
+    """Directions of the tokens that do not count, dropped ones and the removed mean, are given the mean eigenvalue: it
+    is never an extreme one, and Cholesky sees a definite matrix. `_project` takes what is left of them out again."""
     level = gram.diagonal(dim1=-2, dim2=-1).sum(-1) / (block.kept - int(centred)).clamp(min=1)
     if block.masked:
         gram = gram + torch.diag_embed((1 - block.keep) * level[:, None])

@@ -28,13 +28,12 @@ class Jacobian:
     converged: bool
 
 
-def extremes(
-    f: Callable[[Tensor], Tensor], x: Tensor, *, steps: int = STEPS, tolerance: float = TOLERANCE
-) -> Jacobian:
+def extremes(f: Callable[[Tensor], Tensor], x: Tensor, *, steps: int = STEPS, tolerance: float = TOLERANCE) -> Jacobian:
     """Of the derivative of `f` at `x`, by Golub-Kahan bidiagonalisation, every vector made orthogonal to all before it.
 
-    J V_k = U_k B_k with B_k upper bidiagonal: its singular values lie inside those of J and reach the extremes first. Its
-    SVD B_k = P S Q^T bounds the error of s_i by |beta_k P_ki|. The first vector is drawn from a generator of its own."""
+    J V_k = U_k B_k with B_k upper bidiagonal: its singular values lie inside those of J and reach the extremes first.
+    Its SVD B_k = P S Q^T bounds the error of s_i by |beta_k P_ki|. The first vector is drawn from a generator of its
+    own."""
     flat = x.detach().flatten()
     with sdpa_kernel(SDPBackend.MATH), without_kernels():  # fused attention has no forward derivative
         y, transposed = torch.func.vjp(lambda t: f(t.view_as(x)).flatten(), flat)[:2]

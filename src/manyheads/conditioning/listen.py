@@ -46,8 +46,8 @@ class Heard:
 def listening(
     model: nn.Module, places: Sequence[Place], *, detail: bool = False, arguments: bool = False
 ) -> Iterator[list[Heard]]:
-    """Fills the list, in the order of the calls, while the model runs in here. `arguments` (with `detail`: always) keeps
-    what every attention was called with."""
+    """Fills the list, in the order of the calls, while the model runs in here. `arguments` (with `detail`: always)
+    keeps what every attention was called with."""
     heard: list[Heard] = []
     begun: dict[Place, Heard] = {}
 
@@ -59,6 +59,7 @@ def listening(
                 if weights is not None:
                     entry.entropies.append(entropy(weights))
                 heard.append(begun.pop(place))
+
         return hook
 
     def finish(place: Place) -> Callable[..., None]:
@@ -66,18 +67,21 @@ def listening(
             entry = begun.pop(place, None) or Heard(place)
             entry.heads = args[0] if args else next(iter(kwargs.values()))
             heard.append(entry)
+
         return hook
 
     def keep_values(place: Place) -> Callable[..., None]:
         def hook(module: nn.Module, args: tuple[Any, ...], output: Tensor) -> None:
             if place in begun:
                 begun[place].projected = output
+
         return hook
 
     def keep_hidden(pair: Pair) -> Callable[..., None]:
         def hook(module: nn.Module, args: tuple[Any, ...]) -> None:
             if heard and heard[-1].mlp is None:
                 heard[-1].mlp, heard[-1].hidden = pair, args[0]
+
         return hook
 
     with ExitStack() as stack:
@@ -118,12 +122,30 @@ def multihead(
     q, k, v = (t.transpose(0, 1) if module.batch_first and batched else t for t in (a["query"], a["key"], a["value"]))
     same = module.in_proj_weight is not None
     heads, maps = F.multi_head_attention_forward(
-        q, k, v, module.embed_dim, module.num_heads, module.in_proj_weight, module.in_proj_bias, module.bias_k,
-        module.bias_v, module.add_zero_attn, 0.0, torch.eye(module.embed_dim, dtype=q.dtype, device=q.device), None,
-        training=False, key_padding_mask=a["key_padding_mask"], need_weights=weights, attn_mask=a["attn_mask"],
-        use_separate_proj_weight=not same, q_proj_weight=module.q_proj_weight, k_proj_weight=module.k_proj_weight,
-        v_proj_weight=module.v_proj_weight, average_attn_weights=False, is_causal=a["is_causal"],
-    )  # fmt: skip
+        q,
+        k,
+        v,
+        module.embed_dim,
+        module.num_heads,
+        module.in_proj_weight,
+        module.in_proj_bias,
+        module.bias_k,
+        module.bias_v,
+        module.add_zero_attn,
+        0.0,
+        torch.eye(module.embed_dim, dtype=q.dtype, device=q.device),
+        None,
+        training=False,
+        key_padding_mask=a["key_padding_mask"],
+        need_weights=weights,
+        attn_mask=a["attn_mask"],
+        use_separate_proj_weight=not same,
+        q_proj_weight=module.q_proj_weight,
+        k_proj_weight=module.k_proj_weight,
+        v_proj_weight=module.v_proj_weight,
+        average_attn_weights=False,
+        is_causal=a["is_causal"],
+    )
     heads = heads.transpose(0, 1) if batched else heads
     if not weights:
         return heads, None, None
@@ -134,7 +156,8 @@ def multihead(
 
 
 class _Maps(TorchFunctionMode):
-    """Sees the attention map of whichever attention is running: softmax's result, or what fused attention would make."""
+    """Sees the attention map of whichever attention is running: softmax's result, or what fused attention would
+    make."""
 
     def __init__(self, begun: dict[Place, Heard]) -> None:
         super().__init__()

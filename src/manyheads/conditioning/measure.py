@@ -38,8 +38,10 @@ def fit(entry: Heard, real: Mask | None) -> Mask | None:
     if real is None:
         return None
     if real.shape != matrices.shape[:2]:
-        raise UserError(f"the mask covers {tuple(real.shape)} samples x tokens, and {entry.place.name} works on "
-                        f"{tuple(matrices.shape[:2])}; give a mask of that shape, or none")
+        raise UserError(
+            f"the mask covers {tuple(real.shape)} samples x tokens, and {entry.place.name} works on "
+            f"{tuple(matrices.shape[:2])}; give a mask of that shape, or none"
+        )
     return real.to(matrices.device)
 
 
@@ -58,8 +60,10 @@ def measure(
         size = max(1, NUMBERS // (rows * inner))
         starts = range(0, len(mine), size)
         masks = [None if mask is None else mask[at : at + size] for at in starts]
-        chunks = [_fields(spectrum(mine[at : at + size], mask=part, ranks=ranks))
-                  for at, part in zip(starts, masks, strict=True)]  # fmt: skip
+        chunks = [
+            _fields(spectrum(mine[at : at + size], mask=part, ranks=ranks))
+            for at, part in zip(starts, masks, strict=True)
+        ]
         sizes = [len(sites[i][0]) for i in members]
         for i, fields in zip(members, torch.split(torch.cat(chunks, 1), sizes, dim=1), strict=True):
             matrices, own, heads = sites[i]
@@ -72,9 +76,16 @@ def measure(
 
 def _fields(s: Spectrum) -> Float[Tensor, "fields matrices"]:
     unknown = torch.full_like(s.kappa, torch.nan)
-    fields = (s.kappa, s.log_kappa, s.centred_log_kappa, s.stable_rank, s.participation, s.reliable,
-              unknown if s.effective_rank is None else s.effective_rank,
-              unknown if s.numerical_rank is None else s.numerical_rank)  # fmt: skip
+    fields = (
+        s.kappa,
+        s.log_kappa,
+        s.centred_log_kappa,
+        s.stable_rank,
+        s.participation,
+        s.reliable,
+        unknown if s.effective_rank is None else s.effective_rank,
+        unknown if s.numerical_rank is None else s.numerical_rank,
+    )
     return torch.stack([field.double() for field in fields])
 
 

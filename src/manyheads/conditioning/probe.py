@@ -30,10 +30,10 @@ from .untouched import arguments, call, untouched, unwrap
 class Site:
     """One attention as it ran: the condition of its concatenated heads.
 
-    A sample is one matrix of `tokens` rows; inside windows and, in TNT, patches, each is a matrix of its own. `real_tokens`
-    are the rows left when padding is dropped, on average. `layer` counts the sites of the same kind, in the order of the
-    forward. Averages are over the matrices of finite kappa, `deficient` is the share of the others; `kappa` is the
-    geometric mean, `mean_kappa` the arithmetic one. `centred` is without the mean over tokens.
+    A sample is one matrix of `tokens` rows; inside windows and, in TNT, patches, each is a matrix of its own.
+    `real_tokens` are the rows left when padding is dropped, on average. `layer` counts the sites of the same kind, in
+    the order of the forward. Averages are over the matrices of finite kappa, `deficient` is the share of the others;
+    `kappa` is the geometric mean, `mean_kappa` the arithmetic one. `centred` is without the mean over tokens.
 
     `gaussian_log_kappa` is expected of independent normal entries in this shape. `head_correlation` is the mean over
     pairs of heads of |A^T B|^2 / (|A^T A| |B^T B|), centred (linear CKA): independent heads give about
@@ -81,11 +81,11 @@ def probe(
 ) -> tuple[Site, ...]:
     """One record for every attention that ran, in the order of the forward; class attention (one row) is left out.
 
-    `batch` is a tensor, a tuple of arguments or a mapping of keyword arguments. `mask` is True at real tokens; without it
-    a mapping's own `attention_mask` or `mask` serves. The forward is eager, in evaluation mode and in float32, whatever
-    the model's precision; `detail` adds attention entropy, kappa of tokens, values and MLP, `jacobian` the extreme
-    singular values of every attention's Jacobian on the first sample. `taps` names sites that the table does not know.
-    Under FSDP every rank has to call it."""
+    `batch` is a tensor, a tuple of arguments or a mapping of keyword arguments. `mask` is True at real tokens; without
+    it a mapping's own `attention_mask` or `mask` serves. The forward is eager, in evaluation mode and in float32,
+    whatever the model's precision; `detail` adds attention entropy, kappa of tokens, values and MLP, `jacobian` the
+    extreme singular values of every attention's Jacobian on the first sample. `taps` names sites that the table does
+    not know. Under FSDP every rank has to call it."""
     module = unwrap(model)
     places = find(module, taps)
     first = next(module.parameters(), None)
@@ -97,8 +97,10 @@ def probe(
             call(module, args, kwargs)
         heard = _numbered([entry for entry in calls if entry.place.tap.kind != "class"])
         if not heard:
-            raise UserError(f"{len(places)} attention modules were found, {places[0].name} among them, and none ran on "
-                            "this batch with more than a class token; give a batch that reaches them")
+            raise UserError(
+                f"{len(places)} attention modules were found, {places[0].name} among them, and none ran on "
+                "this batch with more than a class token; give a batch that reaches them"
+            )
         sites = [(as_matrices(entry), fit(entry, real), entry.place.heads) for _, _, entry in heard]
         rows = measure(sites, ranks=detail or sites[0][0].device.type != "cuda")
         closer = [look_closer(entry, real) if detail else None for _, _, entry in heard]
@@ -122,9 +124,13 @@ def _numbered(heard: Sequence[Heard]) -> list[tuple[str, int, Heard]]:
 
 
 def _site(
-    name: str, layer: int, entry: Heard, numbers: Float[Tensor, "fields matrices"], near: Detail | None,
+    name: str,
+    layer: int,
+    entry: Heard,
+    numbers: Float[Tensor, "fields matrices"],
+    near: Detail | None,
     slope: Jacobian | None,
-) -> Site:  # fmt: skip
+) -> Site:
     kappa, log_kappa, centred, stable, participation, reliable, effective, rank, real, correlation = numbers.unbind()
     matrices, heads = as_matrices(entry), entry.place.heads
     tokens, inner = matrices.shape[-2:]
@@ -132,12 +138,35 @@ def _site(
     (log, spread), (centred_log, centred_spread) = _finite(log_kappa), _finite(centred)
     finite = kappa[kappa.isfinite()]
     return Site(
-        name, layer, entry.place.tap.kind, tokens, heads, inner // heads, inner, len(matrices), real.mean().item(),
-        str(matrices.dtype).removeprefix("torch."), math.exp(log), log, spread,
-        finite.mean().item() if len(finite) else math.inf, math.exp(centred_log), centred_log, centred_spread,
-        stable.mean().item(), participation.mean().item(), _known(effective), _known(rank), predicted.mean,
-        predicted.spread, _known(correlation), 1 - len(finite) / len(kappa), reliable.mean().item(), near, slope,
-    )  # fmt: skip
+        name,
+        layer,
+        entry.place.tap.kind,
+        tokens,
+        heads,
+        inner // heads,
+        inner,
+        len(matrices),
+        real.mean().item(),
+        str(matrices.dtype).removeprefix("torch."),
+        math.exp(log),
+        log,
+        spread,
+        finite.mean().item() if len(finite) else math.inf,
+        math.exp(centred_log),
+        centred_log,
+        centred_spread,
+        stable.mean().item(),
+        participation.mean().item(),
+        _known(effective),
+        _known(rank),
+        predicted.mean,
+        predicted.spread,
+        _known(correlation),
+        1 - len(finite) / len(kappa),
+        reliable.mean().item(),
+        near,
+        slope,
+    )
 
 
 def _known(values: Float[Tensor, " matrices"]) -> float | None:
@@ -198,8 +227,15 @@ def summary(sites: Sequence[Site]) -> dict[Kind, Summary]:
         def mean(field: str, own: list[Site] = own) -> float:
             return math.fsum(getattr(site, field) for site in own) / len(own)
 
-        out[kind] = Summary(len(own), mean("mean_kappa"), mean("log_kappa"), mean("centred_log_kappa"), own[0].log_kappa,
-                            mean("gaussian_log_kappa"), mean("reliable"))
+        out[kind] = Summary(
+            len(own),
+            mean("mean_kappa"),
+            mean("log_kappa"),
+            mean("centred_log_kappa"),
+            own[0].log_kappa,
+            mean("gaussian_log_kappa"),
+            mean("reliable"),
+        )
     return out
 
 

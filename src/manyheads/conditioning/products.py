@@ -1,13 +1,12 @@
 """Extreme eigenvectors of many Gram matrices by matrix products alone: no loop over the batch, no wait for the device.
 
-`torch.linalg.eigvalsh` and `svdvals` walk a CUDA batch one matrix at a time. Products, a Cholesky factor and a triangular
-inverse are batched, so the largest eigenvector of G is sought in G^(2^k) by k squarings, the smallest in the same
-power of its inverse, and STEPS products of that power with a vector raise it further at little cost.
+`torch.linalg.eigvalsh` and `svdvals` walk a CUDA batch one matrix at a time. Products, a Cholesky factor and a
+triangular inverse are batched, so the largest eigenvector of G is sought in G^(2^k) by k squarings, the smallest in the
+same power of its inverse, and STEPS products of that power with a vector raise it further at little cost.
 
 How far. A vector u = G^P e has a Rayleigh quotient below the largest eigenvalue by a relative error of at most about
-W(p/e) / 2P for *any* spectrum of p values (W is Lambert's function; the worst is p - 1 equal values, log(p)/2P below the
-largest). Isolated edges converge exponentially faster; flat spectra are what the number of squarings is for.
-"""
+W(p/e) / 2P for *any* spectrum of p values (W is Lambert's function; the worst is p - 1 equal values, log(p)/2P below
+the largest). Isolated edges converge exponentially faster; flat spectra are what the number of squarings is for."""
 
 from __future__ import annotations
 
@@ -32,7 +31,8 @@ def squarings(size: int) -> int:
 def extreme_vectors(
     gram: Float[Tensor, "batch size size"],
 ) -> tuple[Float[Tensor, "batch size"], Float[Tensor, "batch size"], Bool[Tensor, " batch"]]:
-    """Unit eigenvectors of the largest and the smallest eigenvalue, and whether Cholesky found `gram` positive definite.
+    """Unit eigenvectors of the largest and the smallest eigenvalue, and whether Cholesky found `gram` positive
+    definite.
 
     Where it did not, the first is still right and the second is finite and means nothing."""
     eye = torch.eye(gram.shape[-1], dtype=gram.dtype, device=gram.device)

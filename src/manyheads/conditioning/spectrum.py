@@ -28,7 +28,11 @@ from .ends import Ends, by_eigen, by_exact, by_products
 
 Method = Literal["eigen", "products", "exact"]
 LIMITS: dict[str, float] = {"eigen": 1e11, "products": 2e6, "exact": 1e11}  # kappa is right to 1e-4 up to here
-FLOORS: dict[str, float] = {"eigen": 3e-14, "products": 1e-7, "exact": 3e-14}  # sigma_min / sigma_max: no full rank below
+FLOORS: dict[str, float] = {
+    "eigen": 3e-14,
+    "products": 1e-7,
+    "exact": 3e-14,
+}  # sigma_min / sigma_max: no full rank below
 PART = {"cpu": 2**22, "cuda": 2**33}  # float64 bytes held at once: what a cache holds, and what a device does
 GRAM_FLOOR = 1e-7  # what a singular value of zero may read as, from a Gram matrix
 
@@ -83,8 +87,9 @@ def spectrum(
 ) -> Spectrum:
     """Singular values of every matrix, raw and centred, and its ranks. Tokens where `mask` is False are left out.
 
-    `exact=True` is `method="exact"`; `auto` is `products` on CUDA and `eigen` elsewhere. `ranks=True` adds the effective
-    and the numerical rank, free with `eigen` and `exact`; `products` then calls `torch.linalg.eigvalsh` for them."""
+    `exact=True` is `method="exact"`; `auto` is `products` on CUDA and `eigen` elsewhere. `ranks=True` adds the
+    effective and the numerical rank, free with `eigen` and `exact`; `products` then calls `torch.linalg.eigvalsh` for
+    them."""
 
     def measure(block: Block, name: str) -> dict[str, Tensor]:
         return _spectrum(block, name, ranks, matrices.dtype)
@@ -103,14 +108,21 @@ def edges(
 
 
 def _in_parts(
-    measure: Callable[[Block, str], dict[str, Tensor]], matrices: Tensor, mask: Tensor | None, method: str, *, centre: bool
+    measure: Callable[[Block, str], dict[str, Tensor]],
+    matrices: Tensor,
+    mask: Tensor | None,
+    method: str,
+    *,
+    centre: bool,
 ) -> dict[str, Tensor]:
     """`measure` over the batch in parts of PART bytes, put together in the batch's shape."""
     if matrices.ndim < 2 or not matrices.is_floating_point() or 0 in matrices.shape[-2:]:
         raise UserError(f"kappa needs real matrices of tokens x inner, not {matrices.dtype} of {tuple(matrices.shape)}")
     if mask is not None and (mask.shape != matrices.shape[:-1] or mask.dtype != torch.bool):
-        raise UserError(f"a mask says True or False for each token: torch.bool of {tuple(matrices.shape[:-1])}, "
-                        f"not {mask.dtype} of {tuple(mask.shape)}")
+        raise UserError(
+            f"a mask says True or False for each token: torch.bool of {tuple(matrices.shape[:-1])}, "
+            f"not {mask.dtype} of {tuple(mask.shape)}"
+        )
     name = ("products" if matrices.is_cuda else "eigen") if method == "auto" else method
     if name not in LIMITS:
         raise UserError(f"no method {name!r}: write {', '.join(LIMITS)} or auto")
@@ -169,6 +181,11 @@ def _edges(block: Block, name: str, ends: Ends, centred: bool) -> dict[str, Tens
     full = (block.count(centred) > 0) & (bottom > FLOORS[name] * top)
     bottom = torch.where(full, bottom, 0.0)
     kappa = torch.where(full, top / torch.where(full, bottom, 1.0), torch.inf)
-    found = {"sigma_max": top * block.scale, "sigma_min": bottom * block.scale, "kappa": kappa, "log_kappa": kappa.log()}
+    found = {
+        "sigma_max": top * block.scale,
+        "sigma_min": bottom * block.scale,
+        "kappa": kappa,
+        "log_kappa": kappa.log(),
+    }
     found = {field: value.where(block.finite, torch.nan) for field, value in found.items()}
     return {**found, "reliable": found["kappa"] <= LIMITS[name]}

@@ -148,8 +148,10 @@ def find(model: nn.Module, taps: Mapping[str, Tap] | None = None) -> tuple[Place
         places.append(Place(name, module, tap, _output(name, module, tap)))
     if idle := [p for p in taps or {} if p not in used]:
         names = [plain(name) for name, _ in model.named_modules() if name]
-        raise UserError(f"taps name {idle[0]!r}, and the model has no such module{nearest(idle[0], names)}; write the "
-                        "name of an attention module as named_modules() gives it, with * for numbers")
+        raise UserError(
+            f"taps name {idle[0]!r}, and the model has no such module{nearest(idle[0], names)}; write the "
+            "name of an attention module as named_modules() gives it, with * for numbers"
+        )
     if not places:
         raise UserError(_nothing(model))
     return tuple(places)
@@ -169,8 +171,10 @@ def _output(name: str, module: nn.Module, tap: Tap) -> nn.Module | None:
     if not candidates and qualified(nn.MultiheadAttention) in map(qualified, type(module).__mro__):
         return None
     given = ", ".join(child for child, _ in module.named_modules() if child) or "nothing"
-    raise UserError(f"the tap for {name} ({qualified(type(module))}) listens to {candidates}, and the module has {given}; "
-                    f'write taps={{"{name}": Tap("name of its output projection", heads=...)}}')
+    raise UserError(
+        f"the tap for {name} ({qualified(type(module))}) listens to {candidates}, and the module has {given}; "
+        f'write taps={{"{name}": Tap("name of its output projection", heads=...)}}'
+    )
 
 
 def _nothing(model: nn.Module) -> str:
@@ -178,6 +182,8 @@ def _nothing(model: nn.Module) -> str:
     like = [(plain(name), module) for name, module in model.named_modules() if "att" in type(module).__name__.lower()]
     seen = {type(module): name for name, module in reversed(like)}
     found = "; ".join(f"{name} is a {qualified(cls)}" for cls, name in seen.items()) or "none has attention in its name"
-    return (f"no attention that manyheads knows is in this {type(model).__name__} (its modules: {found}). Name the sites: "
-            'probe(model, batch, taps={"blocks.*.attn": Tap("proj", heads=8)}), where "blocks.*.attn" are the attention '
-            'modules as named_modules() gives them and "proj" is the output projection inside each')
+    return (
+        f"no attention that manyheads knows is in this {type(model).__name__} (its modules: {found}). Name the sites: "
+        'probe(model, batch, taps={"blocks.*.attn": Tap("proj", heads=8)}), where "blocks.*.attn" are the attention '
+        'modules as named_modules() gives them and "proj" is the output projection inside each'
+    )

@@ -35,11 +35,14 @@ def sharded(module: nn.Module) -> bool:
 def untouched(model: nn.Module) -> Iterator[None]:
     """In here `call` runs `model` eager, evaluating, without gradients, autocast or TF32.
 
-    What a forward could move is put back: every module's mode, buffers, the state of random numbers on the CPU and on the
-    model's GPUs. Hooks are the caller's."""
+    What a forward could move is put back: every module's mode, buffers, the state of random numbers on the CPU and on
+    the model's GPUs. Hooks are the caller's."""
     modes = {module: module.training for module in model.modules()}
-    buffers = [(module, name, value, value.detach().clone(), value._version) for module in model.modules()
-               for name, value in module.named_buffers(recurse=False)]  # fmt: skip
+    buffers = [
+        (module, name, value, value.detach().clone(), value._version)
+        for module in model.modules()
+        for name, value in module.named_buffers(recurse=False)
+    ]
     tensors = [*model.parameters(), *model.buffers()]
     devices = {t.device for t in tensors}
     fastpath = torch.backends.mha.get_fastpath_enabled()
@@ -95,7 +98,13 @@ def call(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> An
 def full_precision() -> Iterator[None]:
     """float32 products as IEEE 754 has them: no TF32, no bfloat16, on any device."""
     backends: Any = torch.backends
-    places = (backends.cuda.matmul, backends.cudnn.conv, backends.cudnn.rnn, backends.mkldnn.matmul, backends.mkldnn.conv)
+    places = (
+        backends.cuda.matmul,
+        backends.cudnn.conv,
+        backends.cudnn.rnn,
+        backends.mkldnn.matmul,
+        backends.mkldnn.conv,
+    )
     before = [place.fp32_precision for place in places]
     try:
         for place in places:

@@ -21,11 +21,13 @@ def between(name: str, value: object, low: float, high: float = float("inf"), wh
 
 @dataclass(frozen=True)
 class Rand:
-    """RandAugment (1909.13719) in timm's dialect: `ops` of 15 operations, drawn with replacement, each done with `chance`.
+    """RandAugment (1909.13719) in timm's dialect: `ops` of 15 operations, drawn with replacement, each done with
+    `chance`.
 
-    The level of an operation is normal around `magnitude` (of 10) with deviation `std`; `rising` makes a higher level mean
-    a stronger change in every operation (timm's `inc1`). timm's `rand-m9-mstd0.5` is Rand() and `rand-m9-mstd0.5-inc1`
-    Rand(rising=True); timm picks bilinear or bicubic sampling by chance, we always sample bilinearly."""
+    The level of an operation is normal around `magnitude` (of 10) with deviation `std`; `rising` makes a higher level
+    mean a stronger change in every operation (timm's `inc1`). timm's `rand-m9-mstd0.5` is Rand() and
+    `rand-m9-mstd0.5-inc1` Rand(rising=True); timm picks bilinear or bicubic sampling by chance, we always sample
+    bilinearly."""
 
     ops: int = 2
     magnitude: float = 9.0
@@ -46,13 +48,14 @@ class Rand:
 class Augment:
     """Crop, flip, RandAugment, then, on normalised images, erasing and mixing. The default changes nothing.
 
-    `crop`: pad by so many black pixels and cut a random window of the original size. `resized`: instead of that, cut a box
-    whose share of the area lies in this span, of an aspect in `ratio`, and scale it back up. `flip`: mirror every second
-    image. `erase`: chance that a box of 2 to 33 % of the area becomes the mean colour (zero after normalisation).
+    `crop`: pad by so many black pixels and cut a random window of the original size. `resized`: instead of that, cut a
+    box whose share of the area lies in this span, of an aspect in `ratio`, and scale it back up. `flip`: mirror every
+    second image. `erase`: chance that a box of 2 to 33 % of the area becomes the mean colour (zero after
+    normalisation).
 
     `mixup` and `cutmix` are the alphas of Beta(alpha, alpha), one draw for the whole batch; with both, `switch` is the
-    share of batches that cutmix gets. `mix` is the share of batches that are mixed at all. Rows 2k and 2k+1 are mixed with
-    each other, so that it does not matter how a batch is spread over ranks."""
+    share of batches that cutmix gets. `mix` is the share of batches that are mixed at all. Rows 2k and 2k+1 are mixed
+    with each other, so that it does not matter how a batch is spread over ranks."""
 
     crop: int = 0
     resized: Span | None = None

@@ -19,8 +19,8 @@ Reader = Callable[[Path], tuple[Pixels, Pixels] | tuple[Files, Files]]
 class ImageSet:
     """A dataset of images with one label each. `size` and `classes` are 0 where a task has to state them.
 
-    `mean` and `std` are those of the training pixels, of 0 to 1, channel by channel. `streamed` sets stay in files and are
-    decoded while training; the others live in memory as bytes."""
+    `mean` and `std` are those of the training pixels, of 0 to 1, channel by channel. `streamed` sets stay in files and
+    are decoded while training; the others live in memory as bytes."""
 
     name: str
     size: int

@@ -23,19 +23,26 @@ RECORD, RECORDS = 1 + 3 * SIDE * SIDE, 10_000  # a label and three planes; recor
 
 def binary(root: Path) -> tuple[Pixels, Pixels]:
     """The official files data_batch_1.bin to data_batch_5.bin and test_batch.bin."""
-    folder = first_found(root, ("cifar-10-batches-bin", "cifar10/cifar-10-batches-bin"), "CIFAR-10",
-                         "https://www.cs.toronto.edu/~kriz/cifar.html (cifar-10-binary.tar.gz, unpacked)")
+    folder = first_found(
+        root,
+        ("cifar-10-batches-bin", "cifar10/cifar-10-batches-bin"),
+        "CIFAR-10",
+        "https://www.cs.toronto.edu/~kriz/cifar.html (cifar-10-binary.tar.gz, unpacked)",
+    )
     train = [_records(folder / f"data_batch_{i}.bin") for i in range(1, 6)]
     return _pixels(np.concatenate(train), folder), _pixels(_records(folder / "test_batch.bin"), folder)
 
 
 def _records(path: Path) -> UInt8[np.ndarray, "records bytes"]:
     if not path.is_file():
-        raise UserError(f"{path} is missing; unpack cifar-10-binary.tar.gz again: it holds five data batches and a test "
-                        "batch")
+        raise UserError(
+            f"{path} is missing; unpack cifar-10-binary.tar.gz again: it holds five data batches and a test batch"
+        )
     if path.stat().st_size != RECORD * RECORDS:
-        raise UserError(f"{path} has {path.stat().st_size:,} bytes; an official file has {RECORD * RECORDS:,} ({RECORDS:,} "
-                        f"records of {RECORD:,}). Unpack cifar-10-binary.tar.gz again")
+        raise UserError(
+            f"{path} has {path.stat().st_size:,} bytes; an official file has {RECORD * RECORDS:,} ({RECORDS:,} "
+            f"records of {RECORD:,}). Unpack cifar-10-binary.tar.gz again"
+        )
     return np.fromfile(path, np.uint8).reshape(RECORDS, RECORD)
 
 
@@ -53,9 +60,14 @@ def _check_labels(labels: np.ndarray, where: Path) -> None:
 def pack(root: Path) -> tuple[Pixels, Pixels]:
     """The pack cifar10_q5.zip: pixels rounded to multiples of 5 (error at most 2 of 255), official order.
 
-    Its members are lossless WebP strips, 32 pixels wide with one image below the other, arrays of labels, and meta.json."""
-    path = first_found(root, ("cifar10_q5.zip", "cifar10/cifar10_q5.zip"), "the CIFAR-10 pack",
-                       "whoever gave you the name cifar10_q5 (the official set is data='cifar10')")
+    Its members are lossless WebP strips, 32 pixels wide with one image below the other, arrays of labels, and
+    meta.json."""
+    path = first_found(
+        root,
+        ("cifar10_q5.zip", "cifar10/cifar10_q5.zip"),
+        "the CIFAR-10 pack",
+        "whoever gave you the name cifar10_q5 (the official set is data='cifar10')",
+    )
     image = optional("PIL.Image", "pillow", "cifar10_q5, whose strips are WebP,")
     try:
         with zipfile.ZipFile(path) as archive:
@@ -77,7 +89,8 @@ def _unpack(archive: zipfile.ZipFile, meta: dict[str, Any], split: str, image: A
     labels = np.load(io.BytesIO(archive.read(f"{split}_labels_00000.npy")), allow_pickle=False).astype(np.int64)
     images = np.concatenate(strips)
     if len(images) != len(labels):
-        raise UserError(f"{where} has {len(images):,} {split} images and {len(labels):,} labels; put a fresh copy in its "
-                        "place")
+        raise UserError(
+            f"{where} has {len(images):,} {split} images and {len(labels):,} labels; put a fresh copy in its place"
+        )
     _check_labels(labels, where)
     return Pixels(images, labels)

@@ -1,4 +1,5 @@
-"""Random numbers as a function of what they are for: no state, so nothing to save, to restore or to share between ranks.
+"""Random numbers as a function of what they are for: no state, so nothing to save, to restore or to share between
+ranks.
 
 Each number is a mixed counter (the finaliser of SplitMix64, Steele et al. 2014): `bits(key, i, n)` gives sample i its n
 numbers whichever process asks, in whatever order, with whatever neighbours.

@@ -22,8 +22,13 @@ def embedded(root: Path) -> tuple[Pixels, Pixels]:
 
 def whole(root: Path) -> tuple[Pixels, Pixels]:
     """All 60,000 and 10,000 images, from the four official gzip files."""
-    folder = first_found(root, ("fashion-mnist",), "Fashion-MNIST", "https://github.com/zalandoresearch/fashion-mnist (or "
-                         "Debian's package dataset-fashion-mnist: four files *-ubyte.gz)")
+    folder = first_found(
+        root,
+        ("fashion-mnist",),
+        "Fashion-MNIST",
+        "https://github.com/zalandoresearch/fashion-mnist (or "
+        "Debian's package dataset-fashion-mnist: four files *-ubyte.gz)",
+    )
     return _split(folder, "train", "gz"), _split(folder, "t10k", "gz")
 
 
@@ -31,7 +36,9 @@ def _split(folder: Path, name: str, packed: str) -> Pixels:
     images = read_idx(folder / f"{name}-images-idx3-ubyte.{packed}", 3)
     labels = read_idx(folder / f"{name}-labels-idx1-ubyte.{packed}", 1).astype(np.int64)
     if len(images) != len(labels) or images.shape[1:] != (28, 28) or labels.max(initial=0) > 9:
-        raise UserError(f"{folder} has {len(images)} {name} images of {images.shape[1:]} and {len(labels)} labels up to "
-                        f"{labels.max(initial=0)}; Fashion-MNIST has as many labels as images, 28 x 28 pixels and labels 0 "
-                        "to 9: put the official files there")
+        raise UserError(
+            f"{folder} has {len(images)} {name} images of {images.shape[1:]} and {len(labels)} labels up to "
+            f"{labels.max(initial=0)}; Fashion-MNIST has as many labels as images, 28 x 28 pixels and labels 0 "
+            "to 9: put the official files there"
+        )
     return Pixels(images[:, None], labels)

@@ -20,8 +20,9 @@ def tiny_imagenet(root: Path) -> tuple[Files, Files]:
     """Tiny-ImageNet-200 as it is unpacked: train/WNID/images/ and val/images/ with val_annotations.txt.
 
     Its test images have no published labels: the validation images are held out instead, as everyone does."""
-    folder = first_found(root, ("tiny-imagenet-200",), "Tiny-ImageNet",
-                         "http://cs231n.stanford.edu/tiny-imagenet-200.zip (unpacked)")
+    folder = first_found(
+        root, ("tiny-imagenet-200",), "Tiny-ImageNet", "http://cs231n.stanford.edu/tiny-imagenet-200.zip (unpacked)"
+    )
     classes = _lines(folder / "wnids.txt")
     number = {name: i for i, name in enumerate(sorted(classes))}
     train = [(path, number[name]) for name in number for path in _images(folder / "train" / name / "images")]
@@ -29,8 +30,10 @@ def tiny_imagenet(root: Path) -> tuple[Files, Files]:
     for line in _lines(folder / "val" / "val_annotations.txt"):
         file, name = [*line.split("\t"), "", ""][:2]
         if name not in number:
-            raise UserError(f"{folder / 'val' / 'val_annotations.txt'} says that {file or line!r} is of class {name!r}, "
-                            "which wnids.txt does not list; unpack tiny-imagenet-200.zip again")
+            raise UserError(
+                f"{folder / 'val' / 'val_annotations.txt'} says that {file or line!r} is of class {name!r}, "
+                "which wnids.txt does not list; unpack tiny-imagenet-200.zip again"
+            )
         held.append((str(folder / "val" / "images" / file), number[name]))
     missing = next((path for path, _ in held if not os.path.exists(path)), None)
     if missing:
@@ -40,8 +43,12 @@ def tiny_imagenet(root: Path) -> tuple[Files, Files]:
 
 def image_folder(root: Path, name: str) -> tuple[Files, Files]:
     """`name` below `root` (or an absolute path) with train/CLASS/* and val/CLASS/*, classes in alphabetical order."""
-    folder = first_found(root, (name,), f"the image folder {name}", "your own images (or image-net.org for ImageNet), as "
-                         "train/CLASS/* and val/CLASS/*")
+    folder = first_found(
+        root,
+        (name,),
+        f"the image folder {name}",
+        "your own images (or image-net.org for ImageNet), as train/CLASS/* and val/CLASS/*",
+    )
     splits = []
     for split in ("train", "val"):
         if not (folder / split).is_dir():
@@ -50,8 +57,9 @@ def image_folder(root: Path, name: str) -> tuple[Files, Files]:
     train, held = splits
     if train.keys() != held.keys():
         odd = sorted(train.keys() ^ held.keys())[0]
-        raise UserError(f"class {odd} of {folder} is in {'train' if odd in train else 'val'} alone; both hold the same "
-                        "classes")
+        raise UserError(
+            f"class {odd} of {folder} is in {'train' if odd in train else 'val'} alone; both hold the same classes"
+        )
     number = {name: i for i, name in enumerate(train)}
     listed = [[(path, number[name]) for name, place in split.items() for path in _images(place)] for split in splits]
     return _files(listed[0], folder), _files(listed[1], folder)

@@ -19,7 +19,8 @@ ERASED_RATIO: Span = (0.3, 1 / 0.3)
 
 @dataclass(frozen=True)
 class Geometry:
-    """The boxes and flips of one seed. `places` are the samples' places in the endless order: each is drawn for once."""
+    """The boxes and flips of one seed. `places` are the samples' places in the endless order: each is drawn for
+    once."""
 
     augment: Augment
     seed: int
@@ -51,10 +52,11 @@ class Geometry:
 def boxes_in(
     draws: Float[np.ndarray, "samples draws"], height: int, width: int, area: Span, ratio: Span
 ) -> tuple[Boxes, Bool[np.ndarray, " samples"]]:
-    """Boxes with a share of the area in `area`, of an aspect (width : height) in `ratio`, whole pixels, anywhere inside.
+    """Boxes with a share of the area in `area`, of an aspect (width : height) in `ratio`, whole pixels, anywhere
+    inside.
 
-    The first of ten tries that fits is taken, as torchvision's RandomResizedCrop does; the second array says whether any
-    did."""
+    The first of ten tries that fits is taken, as torchvision's RandomResizedCrop does; the second array says whether
+    any did."""
     share, aspect, top, left = np.split(draws, 4, axis=1)
     pixels = height * width * (area[0] + share * (area[1] - area[0]))
     slant = np.exp(math.log(ratio[0]) + aspect * (math.log(ratio[1]) - math.log(ratio[0])))

@@ -29,13 +29,16 @@ def read_idx(path: Path, ndim: int) -> UInt8[np.ndarray, " ..."]:
         raise UserError(f"{path} cannot be read ({error}); put a fresh copy in its place") from None
     header = 4 * (ndim + 1)
     if len(data) < header or data[:4] != bytes([0, 0, UNSIGNED_BYTE, ndim]):
-        raise UserError(f"{path} is no IDX file of unsigned bytes with {ndim} dimensions; put the official file in its "
-                        "place")
+        raise UserError(
+            f"{path} is no IDX file of unsigned bytes with {ndim} dimensions; put the official file in its place"
+        )
     shape = struct.unpack(f">{ndim}I", data[4:header])
     if len(data) != header + prod(shape):
         size = " x ".join(map(str, shape))
-        raise UserError(f"{path} holds {len(data) - header:,} bytes after its header, which promises {size}; it was cut "
-                        "short or changed: put a fresh copy in its place")
+        raise UserError(
+            f"{path} holds {len(data) - header:,} bytes after its header, which promises {size}; it was cut "
+            "short or changed: put a fresh copy in its place"
+        )
     return np.frombuffer(data, np.uint8, offset=header).reshape(shape)
 
 

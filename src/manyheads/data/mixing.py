@@ -26,8 +26,8 @@ class Mix:
 
 
 def plan_mix(augment: Augment, seed: int, step: int, side: int) -> Mix:
-    """How batch `step` is mixed. The draws are timm's: one for the batch, a box of area 1 - keep around a random centre,
-    clipped at the border and `keep` then set to what the box leaves."""
+    """How batch `step` is mixed. The draws are timm's: one for the batch, a box of area 1 - keep around a random
+    centre, clipped at the border and `keep` then set to what the box leaves."""
     draw = random.Random(key(seed, "mix", step))
     chance, which = draw.random(), draw.random()
     if not augment.mixes or chance >= augment.mix:
@@ -52,7 +52,8 @@ def partner(rows: Tensor) -> Tensor:
 def mixed(
     images: Numbers, labels: Int[Tensor, " batch"], classes: int, mix: Mix
 ) -> tuple[Numbers, Float[Tensor, "batch classes"]]:
-    """Images and soft targets after `mix`; targets are soft also where nothing is mixed, so that every batch is alike."""
+    """Images and soft targets after `mix`; targets are soft also where nothing is mixed, so that every batch is
+    alike."""
     targets = (labels[:, None] == torch.arange(classes, device=labels.device)).to(torch.float32)
     if mix.box is None and mix.keep == 1:
         return images, targets

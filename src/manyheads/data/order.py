@@ -11,8 +11,8 @@ from .shapes import Indices
 class Order:
     """The samples of one seed, epoch after epoch, each epoch in an order of its own; nothing is dropped at the border.
 
-    Place p belongs to epoch p // samples. Step s takes the places s * batch to (s + 1) * batch, so that a run that resumes
-    at step s and a rank that reads a part of the rows see what one uninterrupted process would have seen."""
+    Place p belongs to epoch p // samples. Step s takes the places s * batch to (s + 1) * batch, so that a run that
+    resumes at step s and a rank that reads a part of the rows see what one uninterrupted process would have seen."""
 
     def __init__(self, samples: int, seed: int, batch: int) -> None:
         self.samples, self.seed, self.batch = samples, seed, batch
@@ -42,7 +42,8 @@ class Order:
 
 
 def balanced(labels: Indices, limit: int | None = None) -> Indices:
-    """The samples taken class by class in turn: first the first of each class, then the second of each; at most `limit`."""
+    """The samples taken class by class in turn: first the first of each class, then the second of each; at most
+    `limit`."""
     by_class = np.argsort(labels, kind="stable")
     sizes = np.bincount(labels)
     turn = np.empty_like(by_class)

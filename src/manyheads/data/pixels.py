@@ -1,4 +1,5 @@
-"""Whole batches of pixels on the device: cut, mirror, resize, erase, normalise. Per sample, without a loop over samples.
+"""Whole batches of pixels on the device: cut, mirror, resize, erase, normalise. Per sample, without a loop over
+samples.
 
 Plans come from the host (`geometry`) in one small copy; nothing here waits for the device."""
 
@@ -16,13 +17,15 @@ from .shapes import Bytes, Numbers
 
 
 def upload(table: np.ndarray, device: torch.device) -> Tensor:
-    """A small host array on the device; on a GPU through pinned memory, so that the host does not wait for the stream."""
+    """A small host array on the device; on a GPU through pinned memory, so that the host does not wait for the
+    stream."""
     host = torch.from_numpy(np.ascontiguousarray(table))
     return host.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else host
 
 
 def bordered(images: UInt8[np.ndarray, "samples channels height width"], device: torch.device) -> Bytes:
-    """The images on the device with one black pixel around each: where a padded crop reaches outside, it reads those."""
+    """The images on the device with one black pixel around each: where a padded crop reaches outside, it reads
+    those."""
     samples, channels, height, width = images.shape
     store = torch.zeros((samples, channels, height + 2, width + 2), dtype=torch.uint8, device=device)
     for start in range(0, samples, 8192):  # a second full copy on the host would double what a run needs to start
@@ -34,7 +37,8 @@ def bordered(images: UInt8[np.ndarray, "samples channels height width"], device:
 class Cutter:
     """Cuts boxes out of a bordered store, mirrored or not, all in one gather.
 
-    `store` is what `bordered` made; `scaled` says that boxes are smaller than the image and are scaled up to its size."""
+    `store` is what `bordered` made; `scaled` says that boxes are smaller than the image and are scaled up to its
+    size."""
 
     def __init__(self, store: Bytes, scaled: bool) -> None:
         self.scaled = scaled
@@ -86,7 +90,8 @@ def resize(images: Bytes, size: int) -> Bytes:
 
 
 class Normaliser:
-    """Bytes to numbers of mean 0 and deviation 1, channel by channel; a grey image is repeated where more are asked for."""
+    """Bytes to numbers of mean 0 and deviation 1, channel by channel; a grey image is repeated where more are asked
+    for."""
 
     def __init__(self, mean: Sequence[float], std: Sequence[float], device: torch.device) -> None:
         deviation = torch.tensor(std, device=device)[:, None, None]

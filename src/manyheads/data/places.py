@@ -23,8 +23,10 @@ def first_found(root: Path, places: tuple[str, ...], what: str, source: str) -> 
     for place in places:
         if (root / place).exists():
             return root / place
-    raise UserError(f"{what} is not at {root / places[0]}; get it from {source} and put it there, or name the folder that "
-                    f"holds {places[0]} with {VARIABLE}=FOLDER")
+    raise UserError(
+        f"{what} is not at {root / places[0]}; get it from {source} and put it there, or name the folder that "
+        f"holds {places[0]} with {VARIABLE}=FOLDER"
+    )
 
 
 def optional(module: str, package: str, purpose: str) -> Any:

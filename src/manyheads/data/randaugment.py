@@ -20,10 +20,12 @@ from .pixels import upload
 from .places import optional
 from .shapes import Bytes, Indices
 
+# fmt: off
 OPS = (
     "auto_contrast", "equalize", "invert", "rotate", "posterize", "solarize", "solarize_add", "color", "contrast",
     "brightness", "sharpness", "shear_x", "shear_y", "shift_x", "shift_y",
-)  # fmt: skip
+)
+# fmt: on
 AFFINE = {"rotate": 30 * math.pi / 180, "shear_x": 0.3, "shear_y": 0.3, "shift_x": 0.45, "shift_y": 0.45}  # at level 10
 BLENDS = ("color", "contrast", "brightness", "sharpness")
 MAPS = ("auto_contrast", "equalize", "invert")  # they have no level
@@ -86,15 +88,18 @@ class RandAugment:
     def _faded(self, name: str, images: Bytes) -> Bytes:
         """What a factor of 0 leaves: grey, mean grey, black, smooth."""
         return {
-            "color": self.vision.adjust_saturation, "contrast": self.vision.adjust_contrast,
-            "brightness": self.vision.adjust_brightness, "sharpness": self.vision.adjust_sharpness,
-        }[name](images, 0.0)  # fmt: skip
+            "color": self.vision.adjust_saturation,
+            "contrast": self.vision.adjust_contrast,
+            "brightness": self.vision.adjust_brightness,
+            "sharpness": self.vision.adjust_sharpness,
+        }[name](images, 0.0)
 
     def _blend(self, faded: Bytes, images: Bytes, by: Tensor) -> Bytes:
         return torch.lerp(faded.float(), images.float(), by).clamp_(0, 255).to(torch.uint8)
 
     def _affine(self, name: str, images: Bytes, amount: Float[Tensor, " batch"]) -> Bytes:
-        """Output pixel (x, y) shows input pixel (x', y'): rotated about the middle, sheared from the corner, or shifted."""
+        """Output pixel (x, y) shows input pixel (x', y'): rotated about the middle, sheared from the corner, or
+        shifted."""
         height, width = images.shape[-2:]
         x = torch.arange(width, device=images.device) + 0.5
         y = (torch.arange(height, device=images.device) + 0.5)[:, None]

@@ -22,8 +22,8 @@ Labelled = tuple[Bytes, Int[Tensor, " batch"]]
 class Terms:
     """How a dataset is served: changed by `augment`, `size` x `size` pixels, in steps of `batch` samples, on `device`.
 
-    `centre` is the share of the shorter side that is kept of a held-out file; `fill` the colour (0 to 1) of what a rotation
-    or a shift brings into view."""
+    `centre` is the share of the shorter side that is kept of a held-out file; `fill` the colour (0 to 1) of what a
+    rotation or a shift brings into view."""
 
     augment: Augment
     size: int

@@ -1,8 +1,9 @@
 """A dataset of image files, decoded by worker processes ahead of the training step.
 
 Order and augmentation are those of the places, whichever worker decodes them. The loader learns from the calls which
-rows this process asks for in a step (a rank's block, in as many parts as gradients are accumulated) and fetches the same
-rows of the next steps ahead; a call it did not expect starts it anew. `waited` says how long training stood still."""
+rows this process asks for in a step (a rank's block, in as many parts as gradients are accumulated) and fetches the
+same rows of the next steps ahead; a call it did not expect starts it anew. `waited` says how long training stood
+still."""
 
 from __future__ import annotations
 
@@ -29,7 +30,8 @@ AHEAD = 4  # chunks in waiting for each worker
 
 
 def worker_count() -> int:
-    """Worker processes for this process: $MANYHEADS_WORKERS, or the cores of the machine but one, shared by its ranks."""
+    """Worker processes for this process: $MANYHEADS_WORKERS, or the cores of the machine but one, shared by its
+    ranks."""
     given = os.environ.get("MANYHEADS_WORKERS")
     if given is not None:
         if not given.isdigit():
@@ -83,12 +85,19 @@ class Stream:
         self._flow = self._load(self.train, _chunks(self.order, _calls(step, rows, pattern)))
 
     def _load(self, decoder: Decoder, chunks: Iterator[tuple[Indices, Indices]]) -> Iterator[Labelled | str]:
-        """Chunks decoded by workers, in order. The loader's own seed comes from a generator that nobody else draws from."""
+        """Chunks decoded by workers, in order. The loader's own seed comes from a generator that nobody else draws
+        from."""
         loader: DataLoader[Any] = DataLoader(
-            decoder, batch_size=None, sampler=chunks, num_workers=self.workers, collate_fn=_as_is,  # type: ignore[arg-type]
-            pin_memory=self.device.type == "cuda", generator=torch.Generator(),
-            prefetch_factor=AHEAD if self.workers else None, worker_init_fn=_stay,
-        )  # fmt: skip
+            decoder,  # type: ignore[arg-type]
+            batch_size=None,
+            sampler=chunks,
+            num_workers=self.workers,
+            collate_fn=_as_is,  # type: ignore[arg-type]
+            pin_memory=self.device.type == "cuda",
+            generator=torch.Generator(),
+            prefetch_factor=AHEAD if self.workers else None,
+            worker_init_fn=_stay,
+        )
         return iter(loader)
 
     def _gather(self, flow: Iterator[Labelled | str], count: int) -> Labelled:
@@ -120,8 +129,8 @@ def _chunks(order: Order, calls: Iterator[tuple[int, range]]) -> Iterator[tuple[
 
 
 def _stay(worker: int) -> None:
-    """Let a worker be ended by the process that trains alone. A scheduler's SIGTERM and Ctrl-C reach every process of the
-    group, and training wants to finish its step and save: it needs its batch."""
+    """Let a worker be ended by the process that trains alone. A scheduler's SIGTERM and Ctrl-C reach every process of
+    the group, and training wants to finish its step and save: it needs its batch."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     if hasattr(signal, "sigwaitinfo"):
         signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})

@@ -1,8 +1,8 @@
 """The same run under two names: a specification's id leaves the label out, so what is finished for one experiment is
 finished for every other that has the same run, and is not trained again.
 
-Figure 1 has the runs of Tables 4 and 5; Figure 2 shares arms with Figures 3 and 5, the controls share theirs with Table 4.
-"""
+Figure 1 has the runs of Tables 4 and 5; Figure 2 shares arms with Figures 3 and 5, the controls share theirs with Table
+4."""
 
 from __future__ import annotations
 
@@ -41,7 +41,8 @@ def adopt(root: Path, planned: Sequence[RunSpec]) -> list[Path]:
 
 
 def _begun(target: Path) -> bool:
-    """Whether somebody trains there, or has: what a killed `adopt` left does not count. A damaged folder is left alone."""
+    """Whether somebody trains there, or has: what a killed `adopt` left does not count. A damaged folder is left
+    alone."""
     if not (target / "spec.json").is_file():
         return False
     try:

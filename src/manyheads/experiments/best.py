@@ -18,8 +18,8 @@ class Best:
 
 
 def chosen(best: Best, found: Mapping[str, Values], better: Literal["up", "down"]) -> tuple[str, dict[int, float]]:
-    """The arm that is best at the lowest seed that all finished arms have, and its values at the other seeds: a seed that
-    chose says nothing about the choice. Nothing where no arm has finished, or no seed is shared."""
+    """The arm that is best at the lowest seed that all finished arms have, and its values at the other seeds: a seed
+    that chose says nothing about the choice. Nothing where no arm has finished, or no seed is shared."""
     known = {arm: found[arm] for arm in best.arms if found.get(arm)}
     shared = set.intersection(*(set(values) for values in known.values())) if known else set()
     if not shared:

@@ -4,10 +4,10 @@
     manyheads run constructions --scale small     6 dimensions
     manyheads run constructions --scale paper     8 dimensions
 
-`exact_N` is one full-rank head among N points. The others answer the sum of 2 d^2 + 1 biased questions (Theorem 3) with as
-many heads of full rank, half and a quarter of it, and the best values there are; `more` are four times as many. Directions
-of low rank are random, so that their error is a bound from above; an answer that is always the mean of both points has 0.5.
-"""
+`exact_N` is one full-rank head among N points. The others answer the sum of 2 d^2 + 1 biased questions (Theorem 3) with
+as many heads of full rank, half and a quarter of it, and the best values there are; `more` are four times as many.
+Directions of low rank are random, so that their error is a bound from above; an answer that is always the mean of both
+points has 0.5."""
 
 from __future__ import annotations
 
@@ -25,14 +25,27 @@ def arms(scale: str) -> tuple[Arm, ...]:
     """One exact head for some lengths; random heads of three ranks on two points."""
     dim = DIMS[scale]
     count = 2 * dim**2 + 1
-    out = [Arm(f"exact_N{tokens}", nearest_neighbor(dim, 1, 1, dim, dim, tokens=tokens + 1), "one full-rank head",
-               {"network": "exact", "tokens": tokens}) for tokens in LENGTHS]  # fmt: skip
+    out = [
+        Arm(
+            f"exact_N{tokens}",
+            nearest_neighbor(dim, 1, 1, dim, dim, tokens=tokens + 1),
+            "one full-rank head",
+            {"network": "exact", "tokens": tokens},
+        )
+        for tokens in LENGTHS
+    ]
     for name, share in RANKS.items():
         rank = max(1, dim // share)
         for more, suffix in ((1, ""), (4, "_more"))[: 1 if name == "full" else 2]:
             heads = more * count
-            out.append(Arm(f"{name}{suffix}", nearest_neighbor(dim, 1, heads, rank, dim, tokens=3),
-                           f"{heads} heads of rank {rank}", {"network": "drawn", "biases": count}))  # fmt: skip
+            out.append(
+                Arm(
+                    f"{name}{suffix}",
+                    nearest_neighbor(dim, 1, heads, rank, dim, tokens=3),
+                    f"{heads} heads of rank {rank}",
+                    {"network": "drawn", "biases": count},
+                )
+            )
     return tuple(out)
 
 

@@ -4,11 +4,11 @@
     manyheads run controls --scale small     the pair of table4 (7 of 12 layers, 4 of 3 heads), 3 seeds, 3 bases
     manyheads run controls --scale paper     ViT-B as audited, ImageNet
 
-`depth_only`, `heads_only`, `split`, `wide_heads`, `mlp_matched`, `params_matched` are those of `arch.controls`; a note says
-what each matches and by how much it misses. Equal steps favour what is large, equal FLOPs and equal seconds what is cheap:
-a claim that holds on one basis alone is a claim about that basis. A FLOP budget is what the original needs for the steps.
-Seconds are 60 at small, a day at paper scale, of training alone; they compare arms on one machine, run one at a time.
-"""
+`depth_only`, `heads_only`, `split`, `wide_heads`, `mlp_matched`, `params_matched` are those of `arch.controls`; a note
+says what each matches and by how much it misses. Equal steps favour what is large, equal FLOPs and equal seconds what
+is cheap: a claim that holds on one basis alone is a claim about that basis. A FLOP budget is what the original needs
+for the steps. Seconds are 60 at small, a day at paper scale, of training alone; they compare arms on one machine, run
+one at a time."""
 
 from __future__ import annotations
 
@@ -30,8 +30,10 @@ def arms(scale: str, key: str = KEY) -> tuple[Arm, ...]:
     """Original, lean and every control of a pair that is a model of its own."""
     made = pair(key, scale)
     own = task(key, scale)
-    out = [Arm("original", made.original, "as published", own),
-           Arm("lean", made.lean, "fewer layers, more heads, head_dim kept", own)]  # fmt: skip
+    out = [
+        Arm("original", made.original, "as published", own),
+        Arm("lean", made.lean, "fewer layers, more heads, head_dim kept", own),
+    ]
     for name, control in controls(made.original, made.lean).items():
         if not control.same_as:
             out.append(Arm(name, control.arch, f"matches {control.matches}, {control.residual:+.2%}", own))

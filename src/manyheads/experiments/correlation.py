@@ -4,12 +4,11 @@
     manyheads run correlation --scale small     the twin of ViT-B in fourteen designs, 3 seeds
     manyheads run correlation --scale paper     ViT-B in the same designs
 
-The theorem takes heads as independent: the probe follows their correlation (`head_correlation`), and the extreme singular
-values of every attention's Jacobian beside kappa. The designs change kappa in different ways at different prices: heads of
-the same size, thinner heads of the same inner width, wider heads, fewer layers. If kappa decides, all lie on one curve
-(`TRENDS`: over all designs of a seed, the rank correlation of final kappa and final loss). Pairs of equal parameters whose
-kappa should differ, or should not, are compared one by one.
-"""
+The theorem takes heads as independent: the probe follows their correlation (`head_correlation`), and the extreme
+singular values of every attention's Jacobian beside kappa. The designs change kappa in different ways at different
+prices: heads of the same size, thinner heads of the same inner width, wider heads, fewer layers. If kappa decides, all
+lie on one curve (`TRENDS`: over all designs of a seed, the rank correlation of final kappa and final loss). Pairs of
+equal parameters whose kappa should differ, or should not, are compared one by one."""
 
 from __future__ import annotations
 
@@ -20,12 +19,14 @@ from .sweep41 import SCALES, setting
 from .trend import Trend
 from .vision_parts import TWIN
 
+# fmt: off
 SHAPES = {  # layers, heads and head_dim as factors of the twin's 12, 12 and its own
     "original": (12, 12, 1.0), "fixed2": (12, 24, 1.0), "split2": (12, 24, 0.5), "wide2": (12, 12, 2.0),
     "half": (12, 6, 1.0), "few": (12, 6, 2.0), "peak": (12, 3, 1.0), "one_less": (12, 4, 1.0), "fixed1.5": (12, 18, 1.0),
     "lean": (8, 18, 1.0), "lean_split": (8, 24, 0.5), "depth_only": (8, 12, 1.0), "shallow": (4, 24, 1.0),
     "shallow_only": (4, 12, 1.0),
-}  # fmt: skip
+}
+# fmt: on
 SMOKE = ("original", "fixed2", "split2", "wide2", "half", "depth_only")
 
 
@@ -38,13 +39,20 @@ def arms(scale: str) -> tuple[Arm, ...]:
         depth, heads, factor = SHAPES[name]
         head_dim = round(own * factor)
         depth = depth // 4 if scale == "smoke" else depth
-        out.append(Arm(name, redesign(base, depth=depth, heads=heads, head_dim=head_dim),
-                       f"{depth} layers, {heads} heads of {head_dim}, inner {heads * head_dim}"))  # fmt: skip
+        out.append(
+            Arm(
+                name,
+                redesign(base, depth=depth, heads=heads, head_dim=head_dim),
+                f"{depth} layers, {heads} heads of {head_dim}, inner {heads * head_dim}",
+            )
+        )
     return tuple(out)
 
 
 def _setting(scale: str) -> Setting:
-    rare = {"probe_every": 0.99} if scale == "smoke" else {}  # at the beginning and at the end: a Jacobian takes a while
+    rare = (
+        {"probe_every": 0.99} if scale == "smoke" else {}
+    )  # at the beginning and at the end: a Jacobian takes a while
     return setting(scale, arms(scale), probe_jacobian=True, **rare)
 
 

@@ -2,10 +2,9 @@
 
     manyheads demo      about 3 minutes on 2 cores, offline; every arm near 84 % top-1, differences within the spread
 
-28 px in patches of 7 make 17 tokens with the class token, so that inner is above tokens in every arm and the conditioning
-argument applies: 64 columns in the original, 128 in lean. Were their entries independent and normal, kappa would be 2.75
-and 1.97; measured it is tens to hundreds of times that, and lowest in the two arms with 8 heads.
-"""
+28 px in patches of 7 make 17 tokens with the class token, so that inner is above tokens in every arm and the
+conditioning argument applies: 64 columns in the original, 128 in lean. Were their entries independent and normal, kappa
+would be 2.75 and 1.97; measured it is tens to hundreds of times that, and lowest in the two arms with 8 heads."""
 
 from __future__ import annotations
 
@@ -37,12 +36,21 @@ DEMO = Experiment(
             arms=ARMS,
             seeds=(0, 1),
             task={"is": "Images", "data": "fashion_mnist"},
-            recipes={"steps": {
-                "batch": 64, "basis": {"kind": "steps", "amount": 1000}, "lr": 4e-3, "weight_decay": 0.05,
-                "betas": [0.9, 0.99], "schedule": {"kind": "cosine", "warmup": 0.1}, "evaluate_every": 0.1,
-                "probe_every": 0.1, "probe_samples": 32, "checkpoint_every": 0.25,
-            }},
-        ),
+            recipes={
+                "steps": {
+                    "batch": 64,
+                    "basis": {"kind": "steps", "amount": 1000},
+                    "lr": 4e-3,
+                    "weight_decay": 0.05,
+                    "betas": [0.9, 0.99],
+                    "schedule": {"kind": "cosine", "warmup": 0.1},
+                    "evaluate_every": 0.1,
+                    "probe_every": 0.1,
+                    "probe_samples": 32,
+                    "checkpoint_every": 0.25,
+                }
+            },
+        )
     },
     comparisons=(
         Comparison("lean", "original", "no_loss", margin=0.01, claim="L9"),
@@ -50,7 +58,7 @@ DEMO = Experiment(
         Comparison("lean", "split", "differ", claim="M2"),
         Comparison("lean", "original", "less", claim="L4", metric="log_kappa"),
     ),
-)  # fmt: skip
+)
 
 
 def shortened(experiment: Experiment, steps: int) -> Experiment:

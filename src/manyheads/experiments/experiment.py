@@ -1,4 +1,5 @@
-"""`Experiment`: a question, the arms that answer it, and what would count as an answer; plain data, nothing is run here.
+"""`Experiment`: a question, the arms that answer it, and what would count as an answer; plain data, nothing is run
+here.
 
 Tasks and recipes are the JSON objects of a run's specification, so that a page about finished runs needs no torch.
 """
@@ -46,7 +47,11 @@ class Setting:
     recipes: Mapping[str, Mapping[str, Any]]
 
     def __post_init__(self) -> None:
-        for what, given in (("arms", [arm.name for arm in self.arms]), ("seeds", self.seeds), ("recipes", self.recipes)):
+        for what, given in (
+            ("arms", [arm.name for arm in self.arms]),
+            ("seeds", self.seeds),
+            ("recipes", self.recipes),
+        ):
             if not given or len(set(given)) < len(given):
                 raise UserError(f"a setting has {what} {list(given)}; write at least one, and none twice")
 
@@ -55,9 +60,10 @@ class Setting:
 class Comparison:
     """What is expected of `arm` beside `against`, fixed before anything is run.
 
-    `more` and `less` are about the metric's value, `no_loss` about quality: not worse than `against` by more than `margin`.
-    `differ` expects a difference in either direction, one of at least `margin`. `metric` is a score of the task, empty for
-    its headline, or `log_kappa`: the mean over layers at the last probe. `printed` is the paper's own difference."""
+    `more` and `less` are about the metric's value, `no_loss` about quality: not worse than `against` by more than
+    `margin`. `differ` expects a difference in either direction, one of at least `margin`. `metric` is a score of the
+    task, empty for its headline, or `log_kappa`: the mean over layers at the last probe. `printed` is the paper's own
+    difference."""
 
     arm: str
     against: str
@@ -71,8 +77,10 @@ class Comparison:
         if self.expect not in EXPECTED:
             raise UserError(f"expect is {self.expect!r}; write one of {', '.join(EXPECTED)}")
         if self.margin < 0 or (self.expect == "no_loss" and self.margin == 0):
-            raise UserError(f"the margin of {self.arm} against {self.against} is {self.margin}; write a number above 0: "
-                            "what still counts as no loss")
+            raise UserError(
+                f"the margin of {self.arm} against {self.against} is {self.margin}; write a number above 0: "
+                "what still counts as no loss"
+            )
 
 
 @dataclass(frozen=True)
@@ -97,8 +105,10 @@ class Experiment:
             for pair in self.comparisons:
                 for name in (pair.arm, pair.against):
                     if name not in arms:
-                        raise UserError(f"experiment {self.name} compares {name!r}, which is no arm at scale {scale}"
-                                        f"{nearest(name, arms)}")
+                        raise UserError(
+                            f"experiment {self.name} compares {name!r}, which is no arm at scale {scale}"
+                            f"{nearest(name, arms)}"
+                        )
 
     @property
     def claims(self) -> tuple[str, ...]:
@@ -124,7 +134,13 @@ def specs(experiment: Experiment, scale: str) -> list[RunSpec]:
     for seed in setting.seeds:
         for basis, recipe in setting.recipes.items():
             for order, arm in enumerate(setting.arms):
-                label = {"experiment": experiment.name, "scale": scale, "arm": arm.name, "order": order, "note": arm.note}
+                label = {
+                    "experiment": experiment.name,
+                    "scale": scale,
+                    "arm": arm.name,
+                    "order": order,
+                    "note": arm.note,
+                }
                 if several:
                     label["basis"] = basis
                 out.append(RunSpec(arm.arch, {**setting.task, **arm.task}, {**recipe, **arm.recipe}, seed, label))

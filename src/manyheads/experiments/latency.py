@@ -4,10 +4,10 @@
     manyheads run latency --scale small     the pairs of the tables at their small size
     manyheads run latency --scale paper     the audited records: a few minutes each on a CPU
 
-Milliseconds an example: alone (`cpu_1`, `gpu_1`), in a batch (`cpu_many`), in a training step (`cpu_train`). Run it with
-one worker on a quiet machine; a seed measures again. `wide_heads` has lean's inner width from the original heads, wider:
-the paper says that these train more slowly. Faster is one half of the claim: equal quality is what the tables are about.
-"""
+Milliseconds an example: alone (`cpu_1`, `gpu_1`), in a batch (`cpu_many`), in a training step (`cpu_train`). Run it
+with one worker on a quiet machine; a seed measures again. `wide_heads` has lean's inner width from the original heads,
+wider: the paper says that these train more slowly. Faster is one half of the claim: equal quality is what the tables
+are about."""
 
 from __future__ import annotations
 
@@ -40,9 +40,10 @@ def arms(scale: str) -> tuple[Arm, ...]:
     made |= {
         "vit_b_depth_only": (depth_only(base.original, base.lean).arch, "lean's depth, the original's heads"),
         "vit_b_wide_heads": (wide_heads(base.original, base.lean).arch, "lean's inner width, the original's heads"),
-        "gpt2_original": (original, "as audited"), "gpt2_lean": (lean, "heads split"),
+        "gpt2_original": (original, "as audited"),
+        "gpt2_lean": (lean, "heads split"),
         "gpt2_depth_only": (depth_only(original, lean).arch, "lean's depth, the original's heads"),
-    }  # fmt: skip
+    }
     first: dict[Arch, Arm] = {}
     for name, (arch, note) in made.items():
         first.setdefault(arch, Arm(name, arch, note))
@@ -55,9 +56,14 @@ LATENCY = Experiment(
     question="Is a lean model faster than its original, alone and in a batch, on a CPU and on a GPU?",
     settings={scale: Setting(arms(scale), SEEDS[scale], TASKS[scale], {"once": {}}) for scale in TASKS},
     comparisons=(
-        *(Comparison(f"{key}_lean", f"{key}_original", "less", claim="M4", metric=metric)
-          for key in ("vit_b", "xcit_m", "tnt_b", "volo_d3", "davit_b", "vit_l", "gpt2") for metric in METRICS),
-        *(Comparison("vit_b_wide_heads", "vit_b_lean", "more", claim="L15", metric=metric)
-          for metric in ("cpu_train", "gpu_train")),
+        *(
+            Comparison(f"{key}_lean", f"{key}_original", "less", claim="M4", metric=metric)
+            for key in ("vit_b", "xcit_m", "tnt_b", "volo_d3", "davit_b", "vit_l", "gpt2")
+            for metric in METRICS
+        ),
+        *(
+            Comparison("vit_b_wide_heads", "vit_b_lean", "more", claim="L15", metric=metric)
+            for metric in ("cpu_train", "gpu_train")
+        ),
     ),
-)  # fmt: skip
+)

@@ -4,9 +4,8 @@
     manyheads run lr --scale small     original, lean and depth_only of the ViT pair at five rates, 4 seeds
     manyheads run lr --scale paper     the same for ViT-B on ImageNet
 
-lean_x2 is lean at twice the recipe's rate. `BEST` says which arms are one design: its rate is the one that is best at the
-first seed, and that seed then counts no more (`best`).
-"""
+lean_x2 is lean at twice the recipe's rate. `BEST` says which arms are one design: its rate is the one that is best at
+the first seed, and that seed then counts no more (`best`)."""
 
 from __future__ import annotations
 
@@ -27,21 +26,36 @@ def arms(scale: str) -> tuple[Arm, ...]:
     made = pair(KEY, scale)
     archs = dict(zip(DESIGNS, (made.original, made.lean, depth_only(made.original, made.lean).arch), strict=True))
     rate = RECIPES[scale]["lr"]
-    return tuple(Arm(f"{name}_x{factor:g}", archs[name], f"learning rate {rate * factor:g}", task(KEY, scale),
-                     {"lr": rate * factor}) for name in DESIGNS for factor in FACTORS[scale])  # fmt: skip
+    return tuple(
+        Arm(
+            f"{name}_x{factor:g}",
+            archs[name],
+            f"learning rate {rate * factor:g}",
+            task(KEY, scale),
+            {"lr": rate * factor},
+        )
+        for name in DESIGNS
+        for factor in FACTORS[scale]
+    )
 
 
-BEST = {scale: tuple(Best(name, tuple(f"{name}_x{factor:g}" for factor in FACTORS[scale])) for name in DESIGNS)
-        for scale in FACTORS}  # fmt: skip
+BEST = {
+    scale: tuple(Best(name, tuple(f"{name}_x{factor:g}" for factor in FACTORS[scale])) for name in DESIGNS)
+    for scale in FACTORS
+}
 
 LR = Experiment(
     name="lr",
     title="Every arm at its own learning rate",
     question="Does lean still do as well as the original, and better than depth alone, when each has its best rate?",
-    settings={scale: Setting(arms(scale), (0, 1) if scale == "smoke" else (0, 1, 2, 3), TASKS[scale],
-                             {"steps": RECIPES[scale]}) for scale in TASKS},
+    settings={
+        scale: Setting(
+            arms(scale), (0, 1) if scale == "smoke" else (0, 1, 2, 3), TASKS[scale], {"steps": RECIPES[scale]}
+        )
+        for scale in TASKS
+    },
     comparisons=(
         Comparison("lean_x1", "original_x1", "no_loss", margin=0.005, claim="L9"),
         Comparison("lean_x1", "depth_only_x1", "more", claim="M1"),
     ),
-)  # fmt: skip
+)

@@ -23,8 +23,9 @@ from .table2 import models as gpt2
 from .vision_parts import SEEDS
 
 KINDS: dict[str, dict[str, Any]] = {
-    "fp32": {"precision": "fp32", "fused": False}, "bf16": {"precision": "amp", "fused": True},
-}  # fmt: skip
+    "fp32": {"precision": "fp32", "fused": False},
+    "bf16": {"precision": "amp", "fused": True},
+}
 GPUS = 8
 ROWS = {"smoke": 8, "small": 64}
 LANGUAGE = {"crammed_bert": (bert, 128), "gpt2": (gpt2, 128)}  # rows at a time; BERT's is not stated, and 128 fits
@@ -48,8 +49,11 @@ def arms(scale: str) -> tuple[Arm, ...]:
     first: dict[tuple[Arch, int], str] = {}
     for name, given in models(scale).items():
         first.setdefault(given, name)
-    return tuple(Arm(f"{name}_{kind}", arch, f"{rows} rows", {"rows": rows} | fields)
-                 for (arch, rows), name in first.items() for kind, fields in KINDS.items())  # fmt: skip
+    return tuple(
+        Arm(f"{name}_{kind}", arch, f"{rows} rows", {"rows": rows} | fields)
+        for (arch, rows), name in first.items()
+        for kind, fields in KINDS.items()
+    )
 
 
 def printed() -> dict[str, float]:
@@ -70,13 +74,21 @@ MEMORY = Experiment(
     name="memory",
     title="Training memory",
     question="Does training memory fall when heads are traded for depth, in float32 with attention maps and in bfloat16?",
-    settings={scale: Setting(arms(scale), SEEDS[scale], {"is": "Footprint", "track": scale != "smoke"}, {"once": {}})
-              for scale in ("smoke", "small", "paper")},
+    settings={
+        scale: Setting(arms(scale), SEEDS[scale], {"is": "Footprint", "track": scale != "smoke"}, {"once": {}})
+        for scale in ("smoke", "small", "paper")
+    },
     comparisons=tuple(
-        Comparison(f"{key}_lean_{kind}", f"{key}_original_{kind}", "less", claim="L11", metric="memory",
-                   printed=round(PRINTED[f"{key}_lean_fp32"] - PRINTED[f"{key}_original_fp32"], 4)
-                   if kind == "fp32" else None)
-        for key in _ONES for kind in KINDS
+        Comparison(
+            f"{key}_lean_{kind}",
+            f"{key}_original_{kind}",
+            "less",
+            claim="L11",
+            metric="memory",
+            printed=round(PRINTED[f"{key}_lean_fp32"] - PRINTED[f"{key}_original_fp32"], 4) if kind == "fp32" else None,
+        )
+        for key in _ONES
+        for kind in KINDS
     ),
     printed=PRINTED,
-)  # fmt: skip
+)

@@ -1,13 +1,13 @@
 """The eleven vision pairs of Tables 4 and 5 at three scales.
 
-At paper scale a pair is the two audited records: the likely reading of each row (`arch.audit`). At small scale it is the
-family's smallest size at 64 pixels, every stage and kind of attention kept, with the row's own depth ratio, head ratio, MLP
-ratio and policy; patches and windows shrink with the image, so that tokens stay on the side of inner where the paper has
-them (VOLO's outlook attention has more tokens than columns there and here). At smoke it is the same at toy size.
+At paper scale a pair is the two audited records: the likely reading of each row (`arch.audit`). At small scale it is
+the family's smallest size at 64 pixels, every stage and kind of attention kept, with the row's own depth ratio, head
+ratio, MLP ratio and policy; patches and windows shrink with the image, so that tokens stay on the side of inner where
+the paper has them (VOLO's outlook attention has more tokens than columns there and here). At smoke it is the same at
+toy size.
 
-Ratios are rounded: ViT-L's 16 to 30 heads are 3 to 6 here, TNT-B's 10 to 16 are 6 to 10 (of 38, inner 1 % short). The twins
-of VOLO-d3 and -d4 are one pair, and so are those of DaViT-B and -L: they differ in width alone.
-"""
+Ratios are rounded: ViT-L's 16 to 30 heads are 3 to 6 here, TNT-B's 10 to 16 are 6 to 10 (of 38, inner 1 % short). The
+twins of VOLO-d3 and -d4 are one pair, and so are those of DaViT-B and -L: they differ in width alone."""
 
 from __future__ import annotations
 
@@ -31,10 +31,17 @@ LARGE = tuple(key for key in PAIRS if BY_ID[f"{key}/lean"].table == 5)
 FAMILY = {key: key.split("_")[0] for key in (*BASE, *LARGE)}
 TASKS = {"smoke": fashion(32), "small": cifar(64), "paper": IMAGENET}
 # timm's families normalise and crop differently; with ViT-B and DeiT-B that is all that differs
-NORMALISED = {"vit": ("half", 0.9), "tnt": ("half", 0.9), "deit": ("data", 0.9), "xcit": ("data", 1.0),
-              "volo": ("data", 0.96), "davit": ("data", 0.95)}  # fmt: skip
+NORMALISED = {
+    "vit": ("half", 0.9),
+    "tnt": ("half", 0.9),
+    "deit": ("data", 0.9),
+    "xcit": ("data", 1.0),
+    "volo": ("data", 0.96),
+    "davit": ("data", 0.95),
+}
 
 Maker = Callable[[Sequence[int]], Arch]
+# fmt: off
 SMALLEST: dict[str, Maker] = {
     "vit": lambda mlp: f.vit(192, 12, 3, 64, mlp[0], image=64, patch=8, classes=10),
     "deit": lambda mlp: f.vit(192, 12, 3, 64, mlp[0], image=64, patch=8, classes=10, family="deit"),
@@ -45,7 +52,9 @@ SMALLEST: dict[str, Maker] = {
                                classes=10),
     "davit": lambda mlp: f.davit((96, 192, 384, 768), (1, 1, 3, 1), (3, 6, 12, 24), (32,) * 4, mlp, window=4, image=64,
                                  classes=10),
-}  # fmt: skip
+}
+# fmt: on
+# fmt: off
 TOY: dict[str, Maker] = {
     "vit": lambda mlp: f.vit(36, 6, 3, 12, mlp[0], image=32, patch=8, channels=1, classes=10),
     "deit": lambda mlp: f.vit(36, 6, 3, 12, mlp[0], image=32, patch=8, channels=1, classes=10, family="deit"),
@@ -56,7 +65,8 @@ TOY: dict[str, Maker] = {
                                channels=1, classes=10),
     "davit": lambda mlp: f.davit((16, 32, 64, 128), (1, 1, 2, 1), (1, 2, 4, 8), (16,) * 4, mlp, window=4, image=32,
                                  channels=1, classes=10),
-}  # fmt: skip
+}
+# fmt: on
 
 
 @dataclass(frozen=True)
@@ -72,8 +82,12 @@ class Pair:
 @cache
 def pair(key: str, scale: str) -> Pair:
     """The pair of a row at a scale."""
-    audited = Pair(key, likely(BY_ID[f"{key}/original"]).arch, likely(BY_ID[f"{key}/lean"]).arch,
-                   likely(BY_ID[f"{key}/lean"]).policy)  # fmt: skip
+    audited = Pair(
+        key,
+        likely(BY_ID[f"{key}/original"]).arch,
+        likely(BY_ID[f"{key}/lean"]).arch,
+        likely(BY_ID[f"{key}/lean"]).policy,
+    )
     if scale == "paper":
         return audited
     make = (SMALLEST if scale == "small" else TOY)[FAMILY[key]]

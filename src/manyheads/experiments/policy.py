@@ -5,10 +5,9 @@
     manyheads run policy --scale paper     those rows and VOLO-d4 and DaViT-L as audited, ImageNet
 
 `split` is the lean record that was counted: more heads of the original's inner width. `fixed` is what the paper's text
-prescribes, the same heads at the original's head_dim, which costs parameters. `fixed_matched` has fixed's heads and split's
-parameters, its MLP cut for it: the other reading of the same count. `depth_only` has the original's heads. (Crammed BERT
-and GPT-2 have their own arms for this in table1 and table2.)
-"""
+prescribes, the same heads at the original's head_dim, which costs parameters. `fixed_matched` has fixed's heads and
+split's parameters, its MLP cut for it: the other reading of the same count. `depth_only` has the original's heads.
+(Crammed BERT and GPT-2 have their own arms for this in table1 and table2.)"""
 
 from __future__ import annotations
 
@@ -59,16 +58,21 @@ def arms(scale: str) -> tuple[Arm, ...]:
     return tuple(out)
 
 
+# fmt: off
 EXPECTED: tuple[tuple[str, str, Expect, str, str], ...] = (  # arm, against, what, claim, metric
     ("fixed", "split", "differ", "M2", ""), ("fixed_matched", "split", "differ", "M2", ""),
     ("split", "depth_only", "more", "M1", ""), ("fixed", "split", "less", "", "log_kappa"),
-)  # fmt: skip
+)
+# fmt: on
 
 POLICY = Experiment(
     name="policy",
     title="More heads: fixed or split",
     question="At equal depth, does it matter whether more heads keep their size or share the original's inner width?",
     settings={scale: Setting(arms(scale), SEEDS[scale], TASKS[scale], {"steps": RECIPES[scale]}) for scale in TASKS},
-    comparisons=tuple(Comparison(f"{name}_{one}", f"{name}_{other}", expect, claim=claim, metric=metric)
-                      for name in FAMILIES for one, other, expect, claim, metric in EXPECTED),
-)  # fmt: skip
+    comparisons=tuple(
+        Comparison(f"{name}_{one}", f"{name}_{other}", expect, claim=claim, metric=metric)
+        for name in FAMILIES
+        for one, other, expect, claim, metric in EXPECTED
+    ),
+)

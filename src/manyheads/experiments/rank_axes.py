@@ -4,8 +4,8 @@
     manyheads run rank_axes --scale small     from 4 heads of 16 at d=64, N=16, 20,000 steps
     manyheads run rank_axes --scale paper     the same, 100,000 steps and 5 seeds
 
-`whole`, `original` and `split*` have the same parameters and the same inner width; so have `fixed4`, `wide4` and `thin4`,
-four times the original's. A number is the factor. kappa by theory depends on inner alone; the error does not.
+`whole`, `original` and `split*` have the same parameters and the same inner width; so have `fixed4`, `wide4` and
+`thin4`, four times the original's. A number is the factor. kappa by theory depends on inner alone; the error does not.
 """
 
 from __future__ import annotations
@@ -15,10 +15,12 @@ from manyheads.arch.families import nearest_neighbor
 from .experiment import Arm, Comparison, Experiment, Setting
 from .rank_parts import brief, laptop, recipe, task
 
+# fmt: off
 SHAPES = {  # heads and head_dim, as factors of the original's 4 heads of dim/4
     "original": (1, 1), "whole": (1 / 4, 4), "split2": (2, 1 / 2), "split4": (4, 1 / 4), "fixed2": (2, 1), "fixed4": (4, 1),
     "wide2": (1, 2), "wide4": (1, 4), "thin4": (16, 1 / 4),
-}  # fmt: skip
+}
+# fmt: on
 
 
 def arms(dim: int, tokens: int, mlp_dim: int) -> tuple[Arm, ...]:
@@ -49,4 +51,4 @@ AXES = Experiment(
         Comparison("split4", "original", "differ", margin=0.1, metric="log_kappa"),
         Comparison("wide4", "fixed4", "differ", margin=0.1, metric="log_kappa"),
     ),
-)  # fmt: skip
+)

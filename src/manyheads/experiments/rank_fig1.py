@@ -4,10 +4,9 @@
     manyheads run rank_fig1 --scale small     d=64, N=16, 48 runs of 20,000 steps: 8 minutes of an H200, see docs/sweep.md
     manyheads run rank_fig1 --scale paper     315 runs of 100,000 steps
 
-Expected on a laptop: 0.06 at full rank and 0.57, 0.68, 0.74 at half, quarter and rank 1; the best linear guess has 0.765.
-The paper's numbers are digitised (2 %), the best of 5 seeds' lowest *training* loss on 100 batches that repeat; ours are
-held-out on data that never does (see rank_replay).
-"""
+Expected on a laptop: 0.06 at full rank and 0.57, 0.68, 0.74 at half, quarter and rank 1; the best linear guess has
+0.765. The paper's numbers are digitised (2 %), the best of 5 seeds' lowest *training* loss on 100 batches that repeat;
+ours are held-out on data that never does (see rank_replay)."""
 
 from __future__ import annotations
 
@@ -30,15 +29,20 @@ PRINTED = {  # d=64, N=16; depth, multiplier: error at each of RANKS
 }
 
 
-def arms(dim: int, tokens: int, mlp_dim: int, depths: Iterable[int], multipliers: Iterable[int],
-         ranks: Iterable[int]) -> tuple[Arm, ...]:  # fmt: skip
+def arms(
+    dim: int, tokens: int, mlp_dim: int, depths: Iterable[int], multipliers: Iterable[int], ranks: Iterable[int]
+) -> tuple[Arm, ...]:
     """The grid, row by row."""
     return tuple(
-        Arm(f"L{depth}_{width_name(dim, multiplier)}_{rank_name(dim, rank)}",
+        Arm(
+            f"L{depth}_{width_name(dim, multiplier)}_{rank_name(dim, rank)}",
             encoder(dim, depth, multiplier, rank, tokens=tokens, mlp_dim=mlp_dim),
-            f"{multiplier * dim // rank} heads of {rank}")
-        for depth in depths for multiplier in multipliers for rank in ranks
-    )  # fmt: skip
+            f"{multiplier * dim // rank} heads of {rank}",
+        )
+        for depth in depths
+        for multiplier in multipliers
+        for rank in ranks
+    )
 
 
 FIG1 = Experiment(
@@ -46,12 +50,26 @@ FIG1 = Experiment(
     title="Rank against heads",
     question="At the same parameters, do more and thinner heads hurt; and do more heads help where their rank stays?",
     settings={
-        **brief(Setting(arms(16, 8, 256, (1,), (1, 4), (16, 8, 4, 1)), (0, 1, 2), task(16, 8, held=2048),
-                         {"steps": laptop(3000, 128, 0.01)})),
-        "small": Setting(arms(64, 16, 2048, (1, 3), (1, 8), (64, 32, 16, 4)), (0, 1, 2), task(64, 16),
-                         {"steps": recipe(20_000, 256, 0.01, **SLOW)}),
-        "paper": Setting(arms(64, 16, 2048, (1, 3, 5), (1, 8, 64), RANKS[::-1]), (0, 1, 2, 3, 4), task(64, 16),
-                         {"steps": recipe(100_000, 256, 0.01)}),
+        **brief(
+            Setting(
+                arms(16, 8, 256, (1,), (1, 4), (16, 8, 4, 1)),
+                (0, 1, 2),
+                task(16, 8, held=2048),
+                {"steps": laptop(3000, 128, 0.01)},
+            )
+        ),
+        "small": Setting(
+            arms(64, 16, 2048, (1, 3), (1, 8), (64, 32, 16, 4)),
+            (0, 1, 2),
+            task(64, 16),
+            {"steps": recipe(20_000, 256, 0.01, **SLOW)},
+        ),
+        "paper": Setting(
+            arms(64, 16, 2048, (1, 3, 5), (1, 8, 64), RANKS[::-1]),
+            (0, 1, 2, 3, 4),
+            task(64, 16),
+            {"steps": recipe(100_000, 256, 0.01)},
+        ),
     },
     comparisons=(
         Comparison("L1_d2_half", "L1_d2_full", "more", claim="A3", printed=0.68),
@@ -60,6 +78,9 @@ FIG1 = Experiment(
         Comparison("L1_d2.5_half", "L1_d2_half", "less", claim="A4", printed=-0.263),
         Comparison("L1_d2.5_quarter", "L1_d2_quarter", "less", claim="A4", printed=-0.181),
     ),
-    printed={f"L{depth}_{width}_{rank_name(64, rank)}": value for (depth, width), row in PRINTED.items()
-             for rank, value in zip(RANKS, row, strict=True)},
-)  # fmt: skip
+    printed={
+        f"L{depth}_{width}_{rank_name(64, rank)}": value
+        for (depth, width), row in PRINTED.items()
+        for rank, value in zip(RANKS, row, strict=True)
+    },
+)

@@ -1,9 +1,8 @@
 """What the rank experiments share (2407.16153): their encoder by rank and multiplier, names of arms, recipes by scale.
 
-Two ways of having more heads. Along a row, heads x rank stays at multiplier x width: rank falls (`split`). Down a column,
-rank stays and the multiplier grows (`fixed`). The paper labels multipliers by parameters: d^2 is 1, d^2.5 is sqrt(dim),
-d^3 is dim, and so do the arms: L1_d2.5_half has 1 layer, multiplier sqrt(dim) and heads of rank dim/2.
-"""
+Two ways of having more heads. Along a row, heads x rank stays at multiplier x width: rank falls (`split`). Down a
+column, rank stays and the multiplier grows (`fixed`). The paper labels multipliers by parameters: d^2 is 1, d^2.5 is
+sqrt(dim), d^3 is dim, and so do the arms: L1_d2.5_half has 1 layer, multiplier sqrt(dim) and heads of rank dim/2."""
 
 from __future__ import annotations
 
@@ -18,19 +17,35 @@ from manyheads.arch.spec import Arch
 from .experiment import Setting
 
 # Runs shorter than the paper's warm up as much faster, and three layers may then break (`rank_rate`). Experiments with
-# several layers therefore take a quarter of a shorter run for it, all of their arms; of 20,000 steps, the paper's 5,000.
+# several layers therefore take a quarter of a shorter run for it, all of their arms; of 20,000 steps, the paper's
+# 5,000.
 SLOW: Mapping[str, Any] = {"schedule": {"kind": "cosine", "warmup": 0.25}}
 SHARES = {1: "full", 2: "half", 4: "quarter", 8: "eighth"}
 
 
 def encoder(
-    dim: int, depth: int, multiplier: int, rank: int, *, tokens: int, mlp_dim: int, positions: str = "none",
+    dim: int,
+    depth: int,
+    multiplier: int,
+    rank: int,
+    *,
+    tokens: int,
+    mlp_dim: int,
+    positions: str = "none",
     position_dim: int = 0,
-) -> Arch:  # fmt: skip
+) -> Arch:
     """The paper's encoder: multiplier x width / rank heads of that rank."""
     width = dim + position_dim if positions == "concat" else dim
-    return nearest_neighbor(dim, depth, multiplier * width // rank, rank, mlp_dim, tokens=tokens, positions=positions,
-                            position_dim=position_dim)  # fmt: skip
+    return nearest_neighbor(
+        dim,
+        depth,
+        multiplier * width // rank,
+        rank,
+        mlp_dim,
+        tokens=tokens,
+        positions=positions,
+        position_dim=position_dim,
+    )
 
 
 def rank_name(dim: int, rank: int) -> str:
@@ -48,10 +63,21 @@ def recipe(steps: int, batch: int, lr: float, **fields: Any) -> dict[str, Any]:
 
     Small models in float32: on a GPU products are TF32 and steps are compiled and captured."""
     return {
-        "batch": batch, "basis": {"kind": "steps", "amount": steps}, "lr": lr, "betas": [0.9, 0.95], "weight_decay": 0.0,
-        "clip": 0.0, "schedule": {"kind": "cosine", "warmup": 0.05}, "precision": "tf32", "compile": "auto",
-        "capture": "on", "evaluate_every": 0.25, "probe_every": 0.5, "probe_samples": 64, "checkpoint_every": 0.25,
-    } | fields  # fmt: skip
+        "batch": batch,
+        "basis": {"kind": "steps", "amount": steps},
+        "lr": lr,
+        "betas": [0.9, 0.95],
+        "weight_decay": 0.0,
+        "clip": 0.0,
+        "schedule": {"kind": "cosine", "warmup": 0.05},
+        "precision": "tf32",
+        "compile": "auto",
+        "capture": "on",
+        "evaluate_every": 0.25,
+        "probe_every": 0.5,
+        "probe_samples": 64,
+        "checkpoint_every": 0.25,
+    } | fields
 
 
 def laptop(steps: int, batch: int, lr: float, **fields: Any) -> dict[str, Any]:

@@ -19,10 +19,22 @@ from .rank_parts import brief, encoder, laptop, recipe
 def arms(dim: int, tokens: int, width: int, depth: int, heads: Iterable[int]) -> tuple[Arm, ...]:
     """The same parameters, split into so many heads; positions make up the width."""
     return tuple(
-        Arm(f"h{count}", encoder(dim + 1, depth, 1, width // count, tokens=tokens, mlp_dim=4 * width, positions="concat",
-                                 position_dim=width - dim - 1), f"{count} heads of {width // count}")
+        Arm(
+            f"h{count}",
+            encoder(
+                dim + 1,
+                depth,
+                1,
+                width // count,
+                tokens=tokens,
+                mlp_dim=4 * width,
+                positions="concat",
+                position_dim=width - dim - 1,
+            ),
+            f"{count} heads of {width // count}",
+        )
         for count in heads
-    )  # fmt: skip
+    )
 
 
 def _task(dim: int, examples: int, queries: int) -> dict[str, object]:
@@ -34,15 +46,26 @@ REGRESSION = Experiment(
     title="Linear regression in the context",
     question="Do more and thinner heads hurt where a linear function has to be learnt from examples in the context?",
     settings={
-        **brief(Setting(arms(7, 24, 32, 2, (1, 2, 8, 32)), (0, 1, 2), _task(7, 16, 8),
-                         {"steps": laptop(1500, 64, 0.003, clip=1.0)})),
-        "small": Setting(arms(7, 24, 64, 3, (1, 2, 8, 16, 32)), (0, 1, 2), _task(7, 16, 8),
-                         {"steps": recipe(20_000, 256, 0.001, clip=1.0)}),
-        "paper": Setting(arms(20, 60, 256, 12, (1, 2, 8, 16, 32)), (0, 1, 2), _task(20, 40, 20),
-                         {"steps": recipe(500_000, 64, 1e-4, clip=1.0)}),
+        **brief(
+            Setting(
+                arms(7, 24, 32, 2, (1, 2, 8, 32)),
+                (0, 1, 2),
+                _task(7, 16, 8),
+                {"steps": laptop(1500, 64, 0.003, clip=1.0)},
+            )
+        ),
+        "small": Setting(
+            arms(7, 24, 64, 3, (1, 2, 8, 16, 32)),
+            (0, 1, 2),
+            _task(7, 16, 8),
+            {"steps": recipe(20_000, 256, 0.001, clip=1.0)},
+        ),
+        "paper": Setting(
+            arms(20, 60, 256, 12, (1, 2, 8, 16, 32)),
+            (0, 1, 2),
+            _task(20, 40, 20),
+            {"steps": recipe(500_000, 64, 1e-4, clip=1.0)},
+        ),
     },
-    comparisons=(
-        Comparison("h8", "h1", "more", claim="A3"),
-        Comparison("h32", "h8", "more", claim="A3"),
-    ),
-)  # fmt: skip
+    comparisons=(Comparison("h8", "h1", "more", claim="A3"), Comparison("h32", "h8", "more", claim="A3")),
+)

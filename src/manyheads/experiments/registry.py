@@ -17,5 +17,7 @@ EXPERIMENTS: Mapping[str, Experiment] = Catalogue({experiment.name: experiment f
 def get(name: str) -> Experiment:
     """The experiment called `name`."""
     if name not in EXPERIMENTS:
-        raise UserError(f"no experiment is called {name!r}{nearest(name, EXPERIMENTS)}; there are {', '.join(EXPERIMENTS)}")
+        raise UserError(
+            f"no experiment is called {name!r}{nearest(name, EXPERIMENTS)}; there are {', '.join(EXPERIMENTS)}"
+        )
     return EXPERIMENTS[name]

@@ -25,8 +25,9 @@ def spread(values: Sequence[float]) -> float:
 @dataclass(frozen=True)
 class Effect:
     """The difference between the means of two arms, and the interval that holds the true one with probability `level`
-    if seeds scatter normally. `paired`: the same seeds on both sides, so that what a seed does to both cancels. `apart`:
-    every seed of one arm is above every seed of the other. The interval is infinite where one seed is all there is."""
+    if seeds scatter normally. `paired`: the same seeds on both sides, so that what a seed does to both cancels.
+    `apart`: every seed of one arm is above every seed of the other. The interval is infinite where one seed is all
+    there is."""
 
     difference: float
     low: float
@@ -38,8 +39,8 @@ class Effect:
 
 
 def effect(arm: Mapping[int, float], against: Mapping[int, float], level: float = LEVEL) -> Effect:
-    """How `arm` differs from `against`, values by seed. Over the seeds they share where there are two of them (Student's
-    t on the differences), and by Welch's interval, which pairs nothing, where there are not."""
+    """How `arm` differs from `against`, values by seed. Over the seeds they share where there are two of them
+    (Student's t on the differences), and by Welch's interval, which pairs nothing, where there are not."""
     shared = sorted(arm.keys() & against.keys())
     paired = len(shared) > 1 or len(arm) == len(against) == len(shared)
     ours = [arm[seed] for seed in shared] if paired else list(arm.values())

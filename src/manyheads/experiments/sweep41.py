@@ -5,9 +5,9 @@
     manyheads run fig5 --scale paper       ViT-B on ImageNet with Table 6's recipe
 
 Arms are named after what they are: L8_h16 has 8 layers of 16 heads, L12_m2 an MLP of twice the width. head_dim is kept
-throughout (64, 16 at small, 6 at smoke). Six more heads cost as many parameters as one more width of MLP, so that h18 and
-m5, h24 and m6, h6 and m3 are pairs of equal size. The paper plots its results and prints few: 80.1 % for the original.
-"""
+throughout (64, 16 at small, 6 at smoke). Six more heads cost as many parameters as one more width of MLP, so that h18
+and m5, h24 and m6, h6 and m3 are pairs of equal size. The paper plots its results and prints few: 80.1 % for the
+original."""
 
 from __future__ import annotations
 
@@ -56,10 +56,19 @@ def _grid(scale: str) -> tuple[Arm, ...]:
 
 
 def _mlps(scale: str) -> tuple[Arm, ...]:
-    ratios, more = {"smoke": ((1, 4, 5, 8), (18,)), "small": ((1, 2, 4, 5, 6, 8), (18, 24)),
-                    "paper": (range(1, 9), (6, 18, 24))}[scale]  # fmt: skip
-    return tuple(arm for depth in (12, 8) for arm in (*(mlp_arm(scale, depth, ratio) for ratio in ratios),
-                                                      *(heads_arm(scale, depth, heads) for heads in more)))  # fmt: skip
+    ratios, more = {
+        "smoke": ((1, 4, 5, 8), (18,)),
+        "small": ((1, 2, 4, 5, 6, 8), (18, 24)),
+        "paper": (range(1, 9), (6, 18, 24)),
+    }[scale]
+    return tuple(
+        arm
+        for depth in (12, 8)
+        for arm in (
+            *(mlp_arm(scale, depth, ratio) for ratio in ratios),
+            *(heads_arm(scale, depth, heads) for heads in more),
+        )
+    )
 
 
 def _best(scale: str) -> tuple[Arm, ...]:
@@ -80,13 +89,16 @@ FIG2 = Experiment(
     name="fig2",
     title="kappa against heads",
     question="Does kappa of a trained ViT fall as heads are added, and rise towards the peak at inner = tokens?",
-    settings={scale: setting(scale, tuple(heads_arm(scale, 12, heads) for heads in (2, 3, *HEADS[1:])))
-              for scale in SCALES},
+    settings={
+        scale: setting(scale, tuple(heads_arm(scale, 12, heads) for heads in (2, 3, *HEADS[1:]))) for scale in SCALES
+    },
     comparisons=(
         Comparison("L12_h18", ORIGINAL, "less", claim="L4", metric="log_kappa"),
         Comparison(ORIGINAL, "L12_h6", "less", claim="L4", metric="log_kappa"),
         Comparison("L12_h6", "L12_h2", "less", claim="L4", metric="log_kappa"),
-        Comparison("L12_h18", ORIGINAL, "less", claim="L4", metric="mean_kappa"),  # the paper's: not the logarithm's mean
+        Comparison(
+            "L12_h18", ORIGINAL, "less", claim="L4", metric="mean_kappa"
+        ),  # the paper's: not the logarithm's mean
         Comparison(ORIGINAL, "L12_h6", "less", claim="L4", metric="mean_kappa"),
         Comparison("L12_h3", "L12_h2", "more", metric="log_kappa"),  # what independent normal entries would do
     ),

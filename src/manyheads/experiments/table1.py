@@ -4,11 +4,11 @@
     manyheads run table1 --scale small     half the width on Wikipedia, on equal tokens and on equal seconds, 3 seeds
     manyheads run table1 --scale paper     the audited models, a day of one GPU each, and on equal tokens
 
-By its count the lean model has 24 heads of 32: 84,182,017 parameters, to the integer those of `depth_only`, 10 layers of 12
-heads of 64, which the paper never reports. `fixed` has 24 heads of 64 and 107.8 M. The original's budget is wall-clock
-time, in which a shallower model sees more tokens: both bases are run. small and paper need `shards:wiki_bert`. At paper
-scale the batch grows over the first 60 % of the budget, as the original's does; below it is constant.
-"""
+By its count the lean model has 24 heads of 32: 84,182,017 parameters, to the integer those of `depth_only`, 10 layers
+of 12 heads of 64, which the paper never reports. `fixed` has 24 heads of 64 and 107.8 M. The original's budget is
+wall-clock time, in which a shallower model sees more tokens: both bases are run. small and paper need
+`shards:wiki_bert`. At paper scale the batch grows over the first 60 % of the budget, as the original's does; below it
+is constant."""
 
 from __future__ import annotations
 
@@ -25,23 +25,32 @@ from manyheads.arch.spec import Arch
 from .experiment import Arm, Comparison, Experiment, Setting
 
 IDS = 30_522
+# fmt: off
 CRAMMED: dict[str, Any] = {
     "batch": 512, "basis": {"kind": "seconds", "amount": 86_400}, "lr": 1e-3, "betas": [0.9, 0.98], "eps": 1e-12,
     "schedule": {"kind": "triangle", "warmup": 0.75, "start": 0.25}, "weight_decay": 0.01, "clip": 0.5, "accumulate": 1,
     "evaluate_every": 0.05, "checkpoint_every": 0.02, "probe_every": 0.1, "probe_samples": 32,
-}  # fmt: skip
+}
+# fmt: on
 PAPER: dict[str, Any] = CRAMMED | {"batch": 8192, "accumulate": 64, "ramp": 0.6}
 SMALL: dict[str, Any] = CRAMMED | {"evaluate_every": 0.1, "probe_every": 0.1, "checkpoint_every": 0.1}
 SMOKE: dict[str, Any] = SMALL | {
-    "batch": 8, "log_every": 10, "evaluate_every": 0.5, "probe_every": 0.5, "probe_samples": 2, "checkpoint_every": 0,
+    "batch": 8,
+    "log_every": 10,
+    "evaluate_every": 0.5,
+    "probe_every": 0.5,
+    "probe_samples": 2,
+    "checkpoint_every": 0,
 }
+# fmt: off
 TASKS: dict[str, dict[str, Any]] = {
     "smoke": {"is": "MaskedLanguage", "data": "tinystories", "tokens": 32, "test_limit": 32},
     "small": {"is": "MaskedLanguage", "data": "shards:wiki_bert", "tokens": 128, "vocab": IDS, "protect": False,
               "order": "given", "test_limit": 2000},
     "paper": {"is": "MaskedLanguage", "data": "shards:wiki_bert", "tokens": 128, "vocab": IDS, "protect": False,
               "order": "given"},
-}  # fmt: skip
+}
+# fmt: on
 TOKENS = {"smoke": 30 * 8 * 32, "small": 131e6, "paper": 10e9}
 SECONDS = {"smoke": 0.5, "small": 240.0, "paper": 86_400.0}
 
@@ -73,16 +82,20 @@ def arms(scale: str) -> tuple[Arm, ...]:
 def bases(scale: str) -> dict[str, dict[str, Any]]:
     """The recipe on equal tokens and on equal seconds."""
     recipe = {"smoke": SMOKE, "small": SMALL, "paper": PAPER}[scale]
-    return {"tokens": recipe | {"basis": {"kind": "tokens", "amount": TOKENS[scale]}},
-            "seconds": recipe | {"basis": {"kind": "seconds", "amount": SECONDS[scale]}}}  # fmt: skip
+    return {
+        "tokens": recipe | {"basis": {"kind": "tokens", "amount": TOKENS[scale]}},
+        "seconds": recipe | {"basis": {"kind": "seconds", "amount": SECONDS[scale]}},
+    }
 
 
 TABLE1 = Experiment(
     name="table1",
     title="Crammed BERT",
     question="Does Crammed BERT with 10 layers of 24 heads do as well as 16 of 12, on equal time and on equal tokens?",
-    settings={scale: Setting(arms(scale), (0,) if scale == "smoke" else (0, 1, 2), TASKS[scale], bases(scale))
-              for scale in TASKS},
+    settings={
+        scale: Setting(arms(scale), (0,) if scale == "smoke" else (0, 1, 2), TASKS[scale], bases(scale))
+        for scale in TASKS
+    },
     comparisons=(
         Comparison("lean", "original", "no_loss", margin=0.02, claim="L12"),
         Comparison("lean", "depth_only", "less", claim="M1"),
@@ -90,4 +103,4 @@ TABLE1 = Experiment(
         Comparison("heads_only", "original", "less"),
         Comparison("lean", "depth_only", "less", metric="log_kappa"),
     ),
-)  # fmt: skip
+)

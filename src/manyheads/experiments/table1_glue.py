@@ -3,12 +3,11 @@
     runs = prepare(root, "small")          after `manyheads run table1 --scale small`
     manyheads run table1_glue --scale small
 
-What a fine-tuning run is depends on the weights it starts from, which nobody knows before they are trained. So the record
-states none (`UNKNOWN`), and `prepare` puts in the digest of the pretrained model of the same arm and seed, makes the run
-folder and gives it these weights. There is no smoke scale: GLUE has no offline form. Five tasks at small, whose training
-data is easily had, eight at paper scale; Crammed BERT's one setting for all. A difference below the standard error of a
-task's held-out set (3.0 points for RTE, 0.4 for MNLI) says nothing.
-"""
+What a fine-tuning run is depends on the weights it starts from, which nobody knows before they are trained. So the
+record states none (`UNKNOWN`), and `prepare` puts in the digest of the pretrained model of the same arm and seed, makes
+the run folder and gives it these weights. There is no smoke scale: GLUE has no offline form. Five tasks at small, whose
+training data is easily had, eight at paper scale; Crammed BERT's one setting for all. A difference below the standard
+error of a task's held-out set (3.0 points for RTE, 0.4 for MNLI) says nothing."""
 
 from __future__ import annotations
 
@@ -27,18 +26,22 @@ from .table1 import IDS, TABLE1
 
 UNKNOWN = "0" * 64  # in place of the sha256 of weights
 # task: classes, metric, name in Table 1, margin of no loss: about a standard error of its held-out set
+# fmt: off
 GLUE: dict[str, tuple[int, str, str, float]] = {
     "cola": (2, "mcc", "CoLA", 0.015), "sst2": (2, "accuracy", "SST-2", 0.01), "mrpc": (2, "f1", "MRPC", 0.02),
     "stsb": (1, "pearson", "STSB", 0.01), "rte": (2, "accuracy", "RTE", 0.03), "qqp": (2, "f1", "QQP", 0.005),
     "mnli": (3, "accuracy", "MNLI", 0.005), "qnli": (2, "accuracy", "QNLI", 0.005),
-}  # fmt: skip
+}
+# fmt: on
 AT_HAND = ("cola", "sst2", "mrpc", "stsb", "rte")
 DESIGNS = ("original", "lean", "fixed", "depth_only")
+# fmt: off
 RECIPE: dict[str, Any] = {
     "batch": 16, "basis": {"kind": "epochs", "amount": 5}, "lr": 4e-5, "schedule": {"kind": "cosine", "warmup": 0.1},
     "betas": [0.9, 0.98], "eps": 1e-6, "weight_decay": 0.0, "clip": 0.0, "rates": {"dropout": 0.1, "attention": 0.1},
     "evaluate_every": 0.2, "checkpoint_every": 0.2,
-}  # fmt: skip
+}
+# fmt: on
 
 
 def classifier(arch: Arch, outputs: int) -> Arch:
@@ -50,9 +53,16 @@ def classifier(arch: Arch, outputs: int) -> Arch:
 def arms(scale: str, tasks: tuple[str, ...]) -> tuple[Arm, ...]:
     """Every design on every task."""
     pretrained = {arm.name: arm for arm in TABLE1.setting(scale).arms}
-    return tuple(Arm(f"{name}_{task}", classifier(pretrained[name].arch, GLUE[task][0]),
-                     f"{GLUE[task][2]}: {pretrained[name].note}", {"task": task})
-                 for task in tasks for name in DESIGNS)  # fmt: skip
+    return tuple(
+        Arm(
+            f"{name}_{task}",
+            classifier(pretrained[name].arch, GLUE[task][0]),
+            f"{GLUE[task][2]}: {pretrained[name].note}",
+            {"task": task},
+        )
+        for task in tasks
+        for name in DESIGNS
+    )
 
 
 def _difference(task: str) -> float:
@@ -66,17 +76,29 @@ TABLE1_GLUE = Experiment(
     name="table1_glue",
     title="Crammed BERT on GLUE",
     question="Does Crammed BERT with 10 layers of 24 heads match 16 layers of 12 on GLUE?",
-    settings={"small": Setting(arms("small", AT_HAND), (0, 1, 2), TASK, {"epochs": RECIPE}),
-              "paper": Setting(arms("paper", tuple(GLUE)), (0, 1, 2), TASK, {"epochs": RECIPE})},
+    settings={
+        "small": Setting(arms("small", AT_HAND), (0, 1, 2), TASK, {"epochs": RECIPE}),
+        "paper": Setting(arms("paper", tuple(GLUE)), (0, 1, 2), TASK, {"epochs": RECIPE}),
+    },
     comparisons=tuple(
-        Comparison(f"lean_{task}", f"{against}_{task}", "no_loss" if against == "original" else "more",
-                   GLUE[task][3] if against == "original" else 0.0, claim, GLUE[task][1],
-                   _difference(task) if against == "original" else None)
-        for task in AT_HAND for against, claim in (("original", "L12"), ("depth_only", "M1"))
+        Comparison(
+            f"lean_{task}",
+            f"{against}_{task}",
+            "no_loss" if against == "original" else "more",
+            GLUE[task][3] if against == "original" else 0.0,
+            claim,
+            GLUE[task][1],
+            _difference(task) if against == "original" else None,
+        )
+        for task in AT_HAND
+        for against, claim in (("original", "L12"), ("depth_only", "M1"))
     ),
-    printed={f"{role}_{task}": BY_ID[f"crammed_bert/{role}"].scores[GLUE[task][2]] / 100
-             for task in GLUE for role in ("original", "lean")},
-)  # fmt: skip
+    printed={
+        f"{role}_{task}": BY_ID[f"crammed_bert/{role}"].scores[GLUE[task][2]] / 100
+        for task in GLUE
+        for role in ("original", "lean")
+    },
+)
 
 
 def prepare(
@@ -86,14 +108,19 @@ def prepare(
     trained. One whose pretraining is not finished is refused by name."""
     from manyheads.train.start import begin, weights_digest
 
-    pretrained = {(spec.label["arm"], spec.seed): folder(root, spec) for spec in specs(pretraining, scale)
-                  if spec.label["basis"] == "tokens"}  # fmt: skip
+    pretrained = {
+        (spec.label["arm"], spec.seed): folder(root, spec)
+        for spec in specs(pretraining, scale)
+        if spec.label["basis"] == "tokens"
+    }
     out = []
     for spec in specs(tuning, scale):
         source = pretrained[spec.label["arm"].removesuffix(f"_{spec.task['task']}"), spec.seed]
         if not (source / "spec.json").is_file() or Run.open(source).result is None:
-            raise UserError(f"{source} is not finished, and {spec.label['arm']} starts from its weights; write "
-                            f"`{pretraining.command(scale)}` first")
+            raise UserError(
+                f"{source} is not finished, and {spec.label['arm']} starts from its weights; write "
+                f"`{pretraining.command(scale)}` first"
+            )
         known = replace(spec, task={**spec.task, "weights": weights_digest(source / "model")})
         begin(Run.create(folder(root, known), known), source / "model")
         out.append(known)

@@ -4,11 +4,10 @@
     manyheads run table2 --scale small     the paper's models, trained properly: real validation text, warm-up, 3 seeds
     manyheads run table2 --scale paper     the same models in the original repository's setting (16.4 M tokens, float32)
 
-By its count the lean model has 16 heads of 32 (inner 512, where 512 // 12 = 42 gave the original 504): `lean` is that one,
-`fixed` has 16 heads of 42, `depth_only` 12 of 42 in 4 layers, `heads_only` 16 of 32 in 12. small and paper need
-`shards:tinystories` and `shards:tinystories_lines`. Printed: 2.47 and 2.41, one seed, on 12,000 stories of which we hold
-8,540: losses compare between arms and not with those.
-"""
+By its count the lean model has 16 heads of 32 (inner 512, where 512 // 12 = 42 gave the original 504): `lean` is that
+one, `fixed` has 16 heads of 42, `depth_only` 12 of 42 in 4 layers, `heads_only` 16 of 32 in 12. small and paper need
+`shards:tinystories` and `shards:tinystories_lines`. Printed: 2.47 and 2.41, one seed, on 12,000 stories of which we
+hold 8,540: losses compare between arms and not with those."""
 
 from __future__ import annotations
 
@@ -24,33 +23,46 @@ from manyheads.arch.spec import Arch
 from .experiment import Arm, Comparison, Experiment, Setting
 
 IDS = 50_257
+# fmt: off
 PROPER: dict[str, Any] = {
     "batch": 128, "basis": {"kind": "steps", "amount": 2000}, "lr": 1e-3, "betas": [0.9, 0.95], "weight_decay": 0.1,
     "schedule": {"kind": "cosine", "warmup": 0.05, "end": 0.1}, "clip": 1.0, "evaluate_every": 0.1, "checkpoint_every": 500,
     "probe_every": 0.1, "probe_samples": 32,
-}  # fmt: skip
+}
+# fmt: on
+# fmt: off
 REPOSITORY: dict[str, Any] = {
     "batch": 128, "basis": {"kind": "steps", "amount": 2000}, "lr": 3e-4, "schedule": {"kind": "constant"},
     "weight_decay": 0.01, "decay": "all", "clip": 0.0, "rates": {"dropout": 0.2, "attention": 0.2}, "precision": "fp32",
     "evaluate_every": 500, "checkpoint_every": 500, "probe_every": 500, "probe_samples": 32,
-}  # fmt: skip
+}
+# fmt: on
 SMOKE: dict[str, Any] = PROPER | {
-    "batch": 8, "basis": {"kind": "steps", "amount": 30}, "lr": 3e-3, "log_every": 10, "evaluate_every": 0.5,
-    "probe_every": 0.5, "probe_samples": 2, "checkpoint_every": 0,
-}  # fmt: skip
+    "batch": 8,
+    "basis": {"kind": "steps", "amount": 30},
+    "lr": 3e-3,
+    "log_every": 10,
+    "evaluate_every": 0.5,
+    "probe_every": 0.5,
+    "probe_samples": 2,
+    "checkpoint_every": 0,
+}
+# fmt: off
 TASKS: dict[str, dict[str, Any]] = {
     "smoke": {"is": "LanguageModel", "data": "tinystories", "tokens": 32, "test_limit": 32},
     "small": {"is": "LanguageModel", "data": "shards:tinystories", "tokens": 64, "vocab": IDS},
     "paper": {"is": "LanguageModel", "data": "shards:tinystories_lines", "tokens": 64, "vocab": IDS, "order": "random",
               "held": 0.1},
-}  # fmt: skip
+}
+# fmt: on
 
 
 def models(scale: str) -> tuple[Arch, Arch]:
     """Original and lean as audited; at smoke 6 layers of 3 heads of 16 and 2 of 4 of 12."""
     if scale == "smoke":
-        toy = gpt2(48, 6, 3, 16, 96, vocab=2048, tokens=32, positions=32, tied=False, head_bias=True, qkv_bias=False,
-                   relu=True)  # fmt: skip
+        toy = gpt2(
+            48, 6, 3, 16, 96, vocab=2048, tokens=32, positions=32, tied=False, head_bias=True, qkv_bias=False, relu=True
+        )
         return toy, redesign(toy, depth=2, heads=4, policy="split")
     return likely(BY_ID["gpt2/original"]).arch, likely(BY_ID["gpt2/lean"]).arch
 

@@ -5,11 +5,10 @@
     manyheads run table3 --scale paper     as published (mlpen/Nystromformer), 3 seeds
     manyheads run fig8 --scale small       ListOps, 1 and 2 layers of 2, 4, 6 and 8 heads; fig9 is the same for Text
 
-Beside the two designs of the table stand those that take them apart: (1,2) has lost its depth alone, (2,4) has the heads
-alone. (1,4) costs 16,896 parameters less than (2,2), whatever the table says. Scores are of the last step; `test_top1` is
-what the paper prints, on one seed, and its lean numbers lie below those that the original's authors publish for (2,2).
-inner is far below tokens throughout, where the conditioning argument does not apply.
-"""
+Beside the two designs of the table stand those that take them apart: (1,2) has lost its depth alone, (2,4) has the
+heads alone. (1,4) costs 16,896 parameters less than (2,2), whatever the table says. Scores are of the last step;
+`test_top1` is what the paper prints, on one seed, and its lean numbers lie below those that the original's authors
+publish for (2,2). inner is far below tokens throughout, where the conditioning argument does not apply."""
 
 from __future__ import annotations
 
@@ -27,9 +26,15 @@ TABLE = ((2, 2), (1, 4), (1, 2), (2, 4))
 WORDS = {(2, 2): "the original", (1, 4): "lean", (1, 2): "lean's depth alone", (2, 4): "lean's heads alone"}
 Fields = dict[str, Any]
 # batch, warm-up, steps, evaluated every: as published
-SCHEDULES = {"listops": (32, 1000, 5_000, 50), "text": (32, 8000, 20_000, 500), "retrieval": (32, 800, 30_000, 300),
-             "image": (256, 175, 35_000, 175), "pathfinder": (256, 312, 62_400, 312)}  # fmt: skip
+SCHEDULES = {
+    "listops": (32, 1000, 5_000, 50),
+    "text": (32, 8000, 20_000, 500),
+    "retrieval": (32, 800, 30_000, 300),
+    "image": (256, 175, 35_000, 175),
+    "pathfinder": (256, 312, 62_400, 312),
+}
 CUT = {"listops": 5_000, "text": 8_000, "retrieval": 6_000, "image": 8_000, "pathfinder": 15_000}  # steps at small
+# fmt: off
 TASKS: dict[str, dict[str, Fields]] = {
     "paper": {
         "listops": {"is": "ListOps"},
@@ -56,13 +61,21 @@ TASKS: dict[str, dict[str, Fields]] = {
         "pathfinder": {"is": "Pathfinder", "train": 200, "valid": 64, "test": 64,
                        "scene": {"is": "Scene", "side": 16, "contour": 3, "distractors": 0, "distractor": 1, "apart": 5.0}},
     },
-}  # fmt: skip
+}
+# fmt: on
+# fmt: off
 TOYS = {  # vocabulary, tokens, classes, landmarks
     "listops": (16, 64, 10, 8), "text": (257, 128, 2, 16), "retrieval": (257, 128, 2, 16), "image": (256, 784, 10, 16),
     "pathfinder": (256, 256, 2, 16),
-}  # fmt: skip
-MODELS = {"listops": paper.LISTOPS, "text": paper.TEXT, "retrieval": paper.RETRIEVAL, "image": paper.IMAGE,
-          "pathfinder": paper.PATHFINDER}  # fmt: skip
+}
+# fmt: on
+MODELS = {
+    "listops": paper.LISTOPS,
+    "text": paper.TEXT,
+    "retrieval": paper.RETRIEVAL,
+    "image": paper.IMAGE,
+    "pathfinder": paper.PATHFINDER,
+}
 PROBED: Fields = {"probe_every": 0.25, "probe_samples": 8}
 
 
@@ -71,25 +84,55 @@ def model(task: str, scale: str) -> Arch:
     if scale != "smoke":
         return MODELS[task].make(128)
     vocab, tokens, classes, landmarks = TOYS[task]
-    return nystromformer(16, 2, 2, 8, 32, vocab=vocab, tokens=tokens, classes=classes, landmarks=landmarks, conv=9,
-                         pair=task == "retrieval", head_hidden=32)  # fmt: skip
+    return nystromformer(
+        16,
+        2,
+        2,
+        8,
+        32,
+        vocab=vocab,
+        tokens=tokens,
+        classes=classes,
+        landmarks=landmarks,
+        conv=9,
+        pair=task == "retrieval",
+        head_hidden=32,
+    )
 
 
 def recipe(task: str, scale: str) -> Fields:
     """AdamW without decay, a straight rise and a straight fall, dropout 0.1, nothing clipped."""
     batch, warmup, steps, every = SCHEDULES[task]
     published: Fields = {
-        "batch": batch, "basis": {"kind": "steps", "amount": steps}, "lr": 1e-4, "eps": 1e-6, "weight_decay": 0.0,
-        "clip": 0.0, "schedule": {"kind": "linear", "warmup": warmup / steps, "start": 1 / 25, "end": 1 / 25e4},
-        "rates": {"dropout": 0.1, "attention": 0.1}, "evaluate_every": every, "checkpoint_every": 1000,
-    }  # fmt: skip
+        "batch": batch,
+        "basis": {"kind": "steps", "amount": steps},
+        "lr": 1e-4,
+        "eps": 1e-6,
+        "weight_decay": 0.0,
+        "clip": 0.0,
+        "schedule": {"kind": "linear", "warmup": warmup / steps, "start": 1 / 25, "end": 1 / 25e4},
+        "rates": {"dropout": 0.1, "attention": 0.1},
+        "evaluate_every": every,
+        "checkpoint_every": 1000,
+    }
     if scale == "paper":
         return published | PROBED
     if scale == "small":
         return published | PROBED | {"basis": {"kind": "steps", "amount": CUT[task]}, "lr": 3e-4, "evaluate_every": 0.1}
-    return published | PROBED | {"batch": 8, "basis": {"kind": "steps", "amount": 20}, "lr": 3e-3, "log_every": 10,
-                                 "evaluate_every": 0.5, "probe_every": 0.5, "probe_samples": 2,
-                                 "checkpoint_every": 0}  # fmt: skip
+    return (
+        published
+        | PROBED
+        | {
+            "batch": 8,
+            "basis": {"kind": "steps", "amount": 20},
+            "lr": 3e-3,
+            "log_every": 10,
+            "evaluate_every": 0.5,
+            "probe_every": 0.5,
+            "probe_samples": 2,
+            "checkpoint_every": 0,
+        }
+    )
 
 
 def arm(task: str, scale: str, depth: int, heads: int, prefix: str = "") -> Arm:
@@ -116,16 +159,27 @@ def _figure(name: str, task: str, title: str) -> Experiment:
         name=name,
         title=title,
         question="Does accuracy grow with heads, and does one layer with 4 heads or more beat two layers of 2?",
-        settings={scale: Setting(tuple(arm(task, scale, *point) for point in POINTS), _seeds(scale), {}, {"steps": {}})
-                  for scale in TASKS},
+        settings={
+            scale: Setting(tuple(arm(task, scale, *point) for point in POINTS), _seeds(scale), {}, {"steps": {}})
+            for scale in TASKS
+        },
         comparisons=(
             Comparison("L2_h8", "L2_h2", "more", claim="L14", metric="test_top1"),
             Comparison("L1_h8", "L1_h2", "more", claim="L14", metric="test_top1"),
-            *(Comparison(f"L1_h{heads}", "L2_h2", "more", claim="L14", metric="test_top1",
-                         printed=round(second - first, 4) if heads == 4 else None) for heads in (4, 6, 8)),
+            *(
+                Comparison(
+                    f"L1_h{heads}",
+                    "L2_h2",
+                    "more",
+                    claim="L14",
+                    metric="test_top1",
+                    printed=round(second - first, 4) if heads == 4 else None,
+                )
+                for heads in (4, 6, 8)
+            ),
         ),
         printed={"L2_h2": first, "L1_h4": second},
-    )  # fmt: skip
+    )
 
 
 TABLE3 = Experiment(
@@ -133,18 +187,27 @@ TABLE3 = Experiment(
     title="Nyströmformer on the Long-Range Arena",
     question="Does one layer of 4 heads beat two layers of 2 on five long-range tasks, and is it the heads?",
     settings={
-        scale: Setting(tuple(arm(task, scale, *point, prefix=f"{task}_") for task in MODELS for point in TABLE),
-                       _seeds(scale), {}, {"steps": {}}) for scale in TASKS
+        scale: Setting(
+            tuple(arm(task, scale, *point, prefix=f"{task}_") for task in MODELS for point in TABLE),
+            _seeds(scale),
+            {},
+            {"steps": {}},
+        )
+        for scale in TASKS
     },
     comparisons=tuple(
         Comparison(f"{task}_{one}", f"{task}_{other}", "more", claim=claim, metric="test_top1", printed=difference)
         for task in MODELS
         for one, other, claim, difference in (
-            ("L1_h4", "L2_h2", "L14", round(printed(task)[1] - printed(task)[0], 4)), ("L1_h4", "L1_h2", "M1", None),
+            ("L1_h4", "L2_h2", "L14", round(printed(task)[1] - printed(task)[0], 4)),
+            ("L1_h4", "L1_h2", "M1", None),
         )
     ),
-    printed={f"{task}_{point}": value for task in MODELS
-             for point, value in zip(("L2_h2", "L1_h4"), printed(task), strict=True)},
-)  # fmt: skip
+    printed={
+        f"{task}_{point}": value
+        for task in MODELS
+        for point, value in zip(("L2_h2", "L1_h4"), printed(task), strict=True)
+    },
+)
 FIG8 = _figure("fig8", "listops", "ListOps: heads and layers")
 FIG9 = _figure("fig9", "text", "Text: heads and layers")

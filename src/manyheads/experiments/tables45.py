@@ -1,12 +1,13 @@
-"""Tables 4 and 5 (and with them Figures 6 and 7): eleven vision models beside their lean forms; Figure 1 is both at once.
+"""Tables 4 and 5 (and with them Figures 6 and 7): eleven vision models beside their lean forms; Figure 1 is both at
+once.
 
     manyheads run table4 --scale smoke     six toy pairs, a second a run
     manyheads run table4 --scale small     six pairs of the smallest sizes, CIFAR-10 at 64 px, 20 epochs, 3 seeds
     manyheads run table4 --scale paper     the audited records, ImageNet, 300 epochs with Table 6's recipe
 
 The runs of fig1 are those of both tables, to the id: what is finished under one name is finished under the other
-(`adopt`). Printed is top-1. No loss means worse by less than half a point, the size of the gains that the paper reports.
-"""
+(`adopt`). Printed is top-1. No loss means worse by less than half a point, the size of the gains that the paper
+reports."""
 
 from __future__ import annotations
 
@@ -41,21 +42,44 @@ def settings(keys: tuple[str, ...]) -> dict[str, Setting]:
 
 def printed(keys: tuple[str, ...]) -> dict[str, float]:
     """Top-1 as the tables print it."""
-    return {f"{key}_{role}": BY_ID[f"{key}/{role}"].scores["top1"] / 100 for key in keys for role in ("original", "lean")}
+    return {
+        f"{key}_{role}": BY_ID[f"{key}/{role}"].scores["top1"] / 100 for key in keys for role in ("original", "lean")
+    }
 
 
 def comparisons(keys: tuple[str, ...], claim: str) -> tuple[Comparison, ...]:
     """Each lean model beside its original."""
     value = printed(keys)
-    return tuple(Comparison(f"{key}_lean", f"{key}_original", "no_loss", MARGIN, claim,
-                            printed=round(value[f"{key}_lean"] - value[f"{key}_original"], 4)) for key in keys)  # fmt: skip
+    return tuple(
+        Comparison(
+            f"{key}_lean",
+            f"{key}_original",
+            "no_loss",
+            MARGIN,
+            claim,
+            printed=round(value[f"{key}_lean"] - value[f"{key}_original"], 4),
+        )
+        for key in keys
+    )
 
 
 QUESTION = "Do models with more heads and fewer layers do as well as their originals, with {} fewer parameters?"
-TABLE4 = Experiment("table4", "Base vision models", QUESTION.format("29 to 54 %"), settings(BASE),
-                    comparisons(BASE, "L9"), printed(BASE))  # fmt: skip
-TABLE5 = Experiment("table5", "Large vision models", QUESTION.format("29 to 52 %"), settings(LARGE),
-                    comparisons(LARGE, "L10"), printed(LARGE))  # fmt: skip
+TABLE4 = Experiment(
+    "table4",
+    "Base vision models",
+    QUESTION.format("29 to 54 %"),
+    settings(BASE),
+    comparisons(BASE, "L9"),
+    printed(BASE),
+)
+TABLE5 = Experiment(
+    "table5",
+    "Large vision models",
+    QUESTION.format("29 to 52 %"),
+    settings(LARGE),
+    comparisons(LARGE, "L10"),
+    printed(LARGE),
+)
 
 
 def _summary() -> dict[str, Setting]:
@@ -76,5 +100,11 @@ def _distinct(found: dict[str, Setting]) -> tuple[Comparison, ...]:
     return tuple(one for one in both if {one.arm, one.against} <= there)
 
 
-FIG1 = Experiment("fig1", "Accuracy against parameters", QUESTION.format("about 50 %"), _summary(), _distinct(_summary()),
-                  printed(BASE + LARGE))  # fmt: skip
+FIG1 = Experiment(
+    "fig1",
+    "Accuracy against parameters",
+    QUESTION.format("about 50 %"),
+    _summary(),
+    _distinct(_summary()),
+    printed(BASE + LARGE),
+)

@@ -1,8 +1,7 @@
 """A relation between two numbers over the designs of an experiment: does the one go up with the other?
 
-Each seed gives one rank correlation over all arms; their mean over seeds with Student's interval is the effect, so that the
-rule of `verdict` judges it as any other.
-"""
+Each seed gives one rank correlation over all arms; their mean over seeds with Student's interval is the effect, so that
+the rule of `verdict` judges it as any other."""
 
 from __future__ import annotations
 
@@ -19,8 +18,8 @@ Values = Mapping[str, Mapping[int, float]]  # by arm, then by seed
 
 @dataclass(frozen=True)
 class Trend:
-    """Over the arms of an experiment, `y` is expected to be `more` or `less` where `x` is more: both name a score, a number
-    that the probe writes, or a number of the architecture (heads, depth, inner, params)."""
+    """Over the arms of an experiment, `y` is expected to be `more` or `less` where `x` is more: both name a score, a
+    number that the probe writes, or a number of the architecture (heads, depth, inner, params)."""
 
     x: str
     y: str
@@ -54,4 +53,6 @@ def spearman(a: Sequence[float], b: Sequence[float]) -> float:
 
 def ranks(values: Sequence[float]) -> list[float]:
     """1 for the smallest; equal values have the mean of their ranks."""
-    return [sum(other < value for other in values) + (sum(other == value for other in values) + 1) / 2 for value in values]
+    return [
+        sum(other < value for other in values) + (sum(other == value for other in values) + 1) / 2 for value in values
+    ]

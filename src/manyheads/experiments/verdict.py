@@ -1,4 +1,5 @@
-"""From an effect to a verdict: the rule, written once. A verdict needs a scale that is meant to decide and enough seeds."""
+"""From an effect to a verdict: the rule, written once. A verdict needs a scale that is meant to decide and enough
+seeds."""
 
 from __future__ import annotations
 
@@ -30,7 +31,9 @@ def judge(pair: Comparison, found: Effect, *, metric: str, better: Direction, sc
     low, high = (found.low, found.high) if better == "up" else (-found.high, -found.low)
     described = describe(pair, found, metric)
     if found.seeds < SEEDS:
-        return Verdict("not testable at this scale", described, f"{seeds(found.seeds)}: a verdict takes {SEEDS} or more.")
+        return Verdict(
+            "not testable at this scale", described, f"{seeds(found.seeds)}: a verdict takes {SEEDS} or more."
+        )
     if scale == "smoke":
         return Verdict("not testable at this scale", described, "A smoke run shows that everything works, no more.")
     margin = pair.margin
@@ -48,8 +51,12 @@ def judge(pair: Comparison, found: Effect, *, metric: str, better: Direction, sc
         case "differ":
             word = _word(found.low > margin or found.high < -margin, -margin < found.low and found.high < margin)
             limit = f"different by over {amount(margin, metric)}" if margin else "different"
-    outcome = {"holds": "the whole interval is on that side", "does not hold": "none of the interval is on that side",
-               "within noise": "the interval lies on both sides", "not testable at this scale": ""}[word]
+    outcome = {
+        "holds": "the whole interval is on that side",
+        "does not hold": "none of the interval is on that side",
+        "within noise": "the interval lies on both sides",
+        "not testable at this scale": "",
+    }[word]
     return Verdict(word, described, f"Expected of {pair.arm}: {limit}; {outcome}.")
 
 

@@ -1,9 +1,9 @@
-"""What the vision experiments share: images and recipes by scale, and the twin of ViT-B on which section 4.1 is repeated.
+"""What the vision experiments share: images and recipes by scale, and the twin of ViT-B on which section 4.1 is
+repeated.
 
 A budget at scale small is 2,000 steps of 512 images, 20 epochs of CIFAR-10. `cifar10_q5` are its images with pixels in
-steps of 5; `on` gives an experiment the official ones. Recipes are what training reads, in JSON; `TABLE6` and `IMAGENET`
-are those of `train.table6`, and a test holds them together.
-"""
+steps of 5; `on` gives an experiment the official ones. Recipes are what training reads, in JSON; `TABLE6` and
+`IMAGENET` are those of `train.table6`, and a test holds them together."""
 
 from __future__ import annotations
 
@@ -17,27 +17,35 @@ from manyheads.arch.spec import Arch
 
 from .experiment import Experiment
 
+# fmt: off
 SMOKE: dict[str, Any] = {
     "batch": 16, "basis": {"kind": "steps", "amount": 30}, "lr": 3e-3, "schedule": {"kind": "cosine", "warmup": 0.1},
     "log_every": 10, "evaluate_every": 0.5, "probe_every": 0.5, "probe_samples": 4, "checkpoint_every": 0,
-}  # fmt: skip
+}
+# fmt: on
+# fmt: off
 SMALL: dict[str, Any] = {
     "batch": 512, "basis": {"kind": "steps", "amount": 2000}, "lr": 1e-3, "weight_decay": 0.05,
     "schedule": {"kind": "cosine", "warmup": 0.05}, "evaluate_every": 0.1, "probe_every": 0.1, "probe_samples": 64,
     "checkpoint_every": 0.25,
-}  # fmt: skip
+}
+# fmt: on
+# fmt: off
 TABLE6: dict[str, Any] = {
     "batch": 1024, "basis": {"kind": "epochs", "amount": 300}, "lr": 3e-3, "weight_decay": 0.3, "clip": 0.0,
     "schedule": {"kind": "cosine", "warmup": 20 / 300, "start": 1e-5 / 3e-3}, "rates": {"path": 0.1}, "precision": "tf32",
     "evaluate_every": 1 / 300, "probe_every": 50 / 300, "checkpoint_every": 1 / 300,
-}  # fmt: skip
+}
+# fmt: on
 TABLE6_LARGE: dict[str, Any] = TABLE6 | {"batch": 512}
 
+# fmt: off
 IMAGENET: dict[str, Any] = {
     "is": "Images", "data": "folder:imagenet", "size": 224, "classes": 1000, "label_smoothing": 0.1, "centre": 0.9,
     "normalise": "half",
     "augment": {"is": "Augment", "resized": [0.08, 1.0], "flip": True, "rand": {"is": "Rand"}, "mixup": 0.8, "cutmix": 1.0},
-}  # fmt: skip
+}
+# fmt: on
 
 RECIPES = {"smoke": SMOKE, "small": SMALL, "paper": TABLE6}
 SEEDS = {"smoke": (0,), "small": (0, 1, 2), "paper": (0, 1, 2)}
@@ -45,8 +53,13 @@ SEEDS = {"smoke": (0,), "small": (0, 1, 2), "paper": (0, 1, 2)}
 
 def cifar(size: int) -> dict[str, Any]:
     """CIFAR-10 at `size` pixels: cut from a frame an eighth wider, mirrored, labels smoothed."""
-    return {"is": "Images", "data": "cifar10_q5", "size": size, "label_smoothing": 0.1,
-            "augment": {"is": "Augment", "crop": size // 8, "flip": True}}  # fmt: skip
+    return {
+        "is": "Images",
+        "data": "cifar10_q5",
+        "size": size,
+        "label_smoothing": 0.1,
+        "augment": {"is": "Augment", "crop": size // 8, "flip": True},
+    }
 
 
 def fashion(size: int) -> dict[str, Any]:
@@ -71,8 +84,9 @@ def on(experiment: Experiment, data: Mapping[str, str]) -> Experiment:
         return {**task, "data": data[task["data"]]} if task.get("data") in data else task
 
     settings = {
-        scale: replace(setting, task=other(setting.task),
-                       arms=tuple(replace(arm, task=other(arm.task)) for arm in setting.arms))
+        scale: replace(
+            setting, task=other(setting.task), arms=tuple(replace(arm, task=other(arm.task)) for arm in setting.arms)
+        )
         for scale, setting in experiment.settings.items()
-    }  # fmt: skip
+    }
     return replace(experiment, settings=settings)

@@ -23,8 +23,13 @@ def images(folder: Path, taken: Input, batch: int) -> Any:
     if not files:
         raise UserError(f"{folder} holds no image; write a folder with {', '.join(SUFFIXES)} files")
     pillow, v2 = needed("PIL.Image", "vision"), needed("torchvision.transforms.v2", "vision")
-    steps = [v2.ToImage(), v2.Resize(taken.size), v2.CenterCrop(taken.size), v2.ToDtype(torch.float32, scale=True),
-             v2.Normalize(taken.mean[: taken.channels], taken.std[: taken.channels])]  # fmt: skip
+    steps = [
+        v2.ToImage(),
+        v2.Resize(taken.size),
+        v2.CenterCrop(taken.size),
+        v2.ToDtype(torch.float32, scale=True),
+        v2.Normalize(taken.mean[: taken.channels], taken.std[: taken.channels]),
+    ]
     mode = "L" if taken.channels == 1 else "RGB"
     try:
         pixels = [v2.Compose(steps)(pillow.open(file).convert(mode)) for file in files]
@@ -37,7 +42,9 @@ def text(file: Path, name: str, taken: Input, batch: int) -> Any:
     """A text file in `batch` sequences, one after the other, by the tokenizer in the model's own folder."""
     prefix, _, folder = name.partition(":")
     if not taken.vocab or prefix != "hf":
-        raise UserError(f"--text needs the tokenizer of the model, and {name} has none; write hf:FOLDER with one inside")
+        raise UserError(
+            f"--text needs the tokenizer of the model, and {name} has none; write hf:FOLDER with one inside"
+        )
     transformers = needed("transformers", "hf")
     try:
         written = file.read_text(encoding="utf-8")

@@ -1,9 +1,9 @@
 """manyheads models in Hugging Face's hands: `import manyheads.interop.hf`, and the Auto classes load what was exported.
 
-A folder holds `config.json` (model_type `manyheads`, the record under `arch`) and `model.safetensors`. `export` writes one
-from any built module; AutoModelForCausalLM, -MaskedLM, -ImageClassification and -SequenceClassification read it, train it
-under the Trainer (labels give a loss) and save it again. `generate` keeps keys and values in transformers' own caches.
-"""
+A folder holds `config.json` (model_type `manyheads`, the record under `arch`) and `model.safetensors`. `export` writes
+one from any built module; AutoModelForCausalLM, -MaskedLM, -ImageClassification and -SequenceClassification read it,
+train it under the Trainer (labels give a loss) and save it again. `generate` keeps keys and values in transformers' own
+caches."""
 
 from __future__ import annotations
 
@@ -59,8 +59,10 @@ class ManyheadsPreTrained(transformers.PreTrainedModel):
         """`arch` with a head that this class can use; refused where there is none."""
         if self.heads and not isinstance(arch.head, self.heads):
             names = " or ".join(kind.__name__ for kind in self.heads)
-            raise UserError(f"{type(self).__name__} needs a {names} head, and this record has {type(arch.head).__name__}; "
-                            f"load it with {class_for(arch).__name__}")
+            raise UserError(
+                f"{type(self).__name__} needs a {names} head, and this record has {type(arch.head).__name__}; "
+                f"load it with {class_for(arch).__name__}"
+            )
         return arch
 
     @torch.no_grad()
@@ -90,8 +92,10 @@ class ManyheadsPreTrained(transformers.PreTrainedModel):
         """The vocabulary belongs to the record: another size is refused."""
         table = self.get_input_embeddings()
         if new_num_tokens not in (None, table.num_embeddings):
-            raise UserError(f"a vocabulary of {new_num_tokens} was asked for, and this record has {table.num_embeddings}; "
-                            "build a record with the vocabulary that is needed")
+            raise UserError(
+                f"a vocabulary of {new_num_tokens} was asked for, and this record has {table.num_embeddings}; "
+                "build a record with the vocabulary that is needed"
+            )
         return table
 
 
@@ -113,8 +117,14 @@ def _kinds(model: Any, token_type_ids: Tensor | None) -> dict[str, Tensor]:
 class ManyheadsModel(ManyheadsPreTrained):
     """Tokens after the last layer, before the head's norm: what AutoModel gives."""
 
-    def forward(self, input_ids: Tensor | None = None, attention_mask: Tensor | None = None,
-                token_type_ids: Tensor | None = None, pixel_values: Tensor | None = None, **_: Any) -> Any:
+    def forward(
+        self,
+        input_ids: Tensor | None = None,
+        attention_mask: Tensor | None = None,
+        token_type_ids: Tensor | None = None,
+        pixel_values: Tensor | None = None,
+        **_: Any,
+    ) -> Any:
         if pixel_values is not None:
             return outputs.BaseModelOutput(last_hidden_state=self.model.features(pixel_values))
         tokens = self.model.features(input_ids, _mask(attention_mask), **_kinds(self.model, token_type_ids))
@@ -127,13 +137,22 @@ def _kept(x: Tensor, which: int | Tensor) -> Tensor:
 
 
 class ManyheadsForCausalLM(ManyheadsPreTrained, transformers.GenerationMixin):
-    """Next-token prediction. With a cache (`generate` brings one; `use_cache=True` makes one) only new tokens are read."""
+    """Next-token prediction. With a cache (`generate` brings one; `use_cache=True` makes one) only new tokens are
+    read."""
 
     heads = (Lm,)
 
-    def forward(self, input_ids: Tensor, attention_mask: Tensor | None = None, labels: Tensor | None = None,
-                past_key_values: Any = None, use_cache: bool | None = None, logits_to_keep: int | Tensor = 0,
-                num_items_in_batch: Any = None, **_: Any) -> Any:
+    def forward(
+        self,
+        input_ids: Tensor,
+        attention_mask: Tensor | None = None,
+        labels: Tensor | None = None,
+        past_key_values: Any = None,
+        use_cache: bool | None = None,
+        logits_to_keep: int | Tensor = 0,
+        num_items_in_batch: Any = None,
+        **_: Any,
+    ) -> Any:
         mask = _mask(attention_mask)
         if past_key_values is None and use_cache:
             past_key_values = transformers.DynamicCache(config=self.config)
@@ -157,8 +176,12 @@ class ManyheadsForCausalLM(ManyheadsPreTrained, transformers.GenerationMixin):
         return logits.take_along_dim(back[..., None], dim=1)
 
     def prepare_inputs_for_generation(
-        self, input_ids: Tensor, attention_mask: Tensor | None = None, past_key_values: Any = None,
-        use_cache: bool | None = None, **_: Any,
+        self,
+        input_ids: Tensor,
+        attention_mask: Tensor | None = None,
+        past_key_values: Any = None,
+        use_cache: bool | None = None,
+        **_: Any,
     ) -> dict[str, Any]:
         """The tokens that the cache does not hold; without one the whole sequence, at every step."""
         given = {"input_ids": input_ids, "attention_mask": attention_mask, "logits_to_keep": 1}
@@ -174,8 +197,15 @@ class ManyheadsForMaskedLM(ManyheadsPreTrained):
 
     heads = (Masked,)
 
-    def forward(self, input_ids: Tensor, attention_mask: Tensor | None = None, token_type_ids: Tensor | None = None,
-                labels: Tensor | None = None, num_items_in_batch: Any = None, **_: Any) -> Any:
+    def forward(
+        self,
+        input_ids: Tensor,
+        attention_mask: Tensor | None = None,
+        token_type_ids: Tensor | None = None,
+        labels: Tensor | None = None,
+        num_items_in_batch: Any = None,
+        **_: Any,
+    ) -> Any:
         logits = self.model(input_ids, _mask(attention_mask), **_kinds(self.model, token_type_ids))
         loss = None if labels is None else tokens_loss(logits, labels, num_items_in_batch)
         return outputs.MaskedLMOutput(loss=loss, logits=logits)
@@ -202,15 +232,25 @@ class ManyheadsForSequenceClassification(ManyheadsPreTrained):
     def headed(self, arch: Arch) -> Arch:
         """`arch`, a masked-language head exchanged for a classifier on the first token."""
         if isinstance(arch.head, Masked):
-            classifier = Classify(self.config.num_labels, "class", arch.head.norm, hidden=arch.stages[-1].width, act="tanh")
+            classifier = Classify(
+                self.config.num_labels, "class", arch.head.norm, hidden=arch.stages[-1].width, act="tanh"
+            )
             return replace(arch, head=classifier)
         if not isinstance(arch.embed, Token):
-            raise UserError("ManyheadsForSequenceClassification reads text, and this record is of an image model; load it "
-                            "with ManyheadsForImageClassification")
+            raise UserError(
+                "ManyheadsForSequenceClassification reads text, and this record is of an image model; load it "
+                "with ManyheadsForImageClassification"
+            )
         return super().headed(arch)
 
-    def forward(self, input_ids: Tensor, attention_mask: Tensor | None = None, token_type_ids: Tensor | None = None,
-                labels: Tensor | None = None, **_: Any) -> Any:
+    def forward(
+        self,
+        input_ids: Tensor,
+        attention_mask: Tensor | None = None,
+        token_type_ids: Tensor | None = None,
+        labels: Tensor | None = None,
+        **_: Any,
+    ) -> Any:
         logits = self.model(input_ids, _mask(attention_mask), **_kinds(self.model, token_type_ids))
         loss = None if labels is None else classes_loss(logits, labels, self.config)
         return outputs.SequenceClassifierOutput(loss=loss, logits=logits)
@@ -246,8 +286,9 @@ def wrap(model: nn.Module) -> ManyheadsPreTrained:
 def export(
     model: nn.Module | Arch, folder: Path | str, *, seed: int | None = None, tokenizer: Vocabulary | None = None
 ) -> Path:
-    """Write a built module, or a record with initial weights, as a folder that `from_pretrained` reads; with `tokenizer`
-    (`data.text.corpora.tokenizer` gives that of a run's data) AutoTokenizer and evaluation harnesses read it, too."""
+    """Write a built module, or a record with initial weights, as a folder that `from_pretrained` reads; with
+    `tokenizer` (`data.text.corpora.tokenizer` gives that of a run's data) AutoTokenizer and evaluation harnesses read
+    it, too."""
     made = wrap(build(model, seed=seed) if isinstance(model, Arch) else model)
     try:
         if tokenizer is not None:

@@ -12,7 +12,8 @@ from manyheads.nn.sdpa import attend
 
 
 class Past:
-    """A transformers cache for one call, as `nn.cache.Cache` is to a model: `layers` that attend, `places` of new tokens.
+    """A transformers cache for one call, as `nn.cache.Cache` is to a model: `layers` that attend, `places` of new
+    tokens.
 
     `mask` is batch x all tokens, those in the cache first; a row's first real token has position 0, so that padding in
     front changes nothing. Whatever class of cache it is, its `update` stores and gives back the keys and values."""
@@ -22,11 +23,15 @@ class Past:
         self.before = int(cache.get_seq_length())
         self.total = self.before + ids.shape[1]
         if self.total > limit:
-            raise UserError(f"{self.total} tokens, {self.before} of them in the cache; this model has positions for "
-                            f"{limit}. Generate fewer, or build it with tokens={self.total}")
+            raise UserError(
+                f"{self.total} tokens, {self.before} of them in the cache; this model has positions for "
+                f"{limit}. Generate fewer, or build it with tokens={self.total}"
+            )
         if mask is not None and mask.shape != (ids.shape[0], self.total):
-            raise UserError(f"attention_mask is of shape {tuple(mask.shape)}, and {self.before} tokens in the cache and "
-                            f"{ids.shape[1]} new ones in {ids.shape[0]} rows need {(ids.shape[0], self.total)}")
+            raise UserError(
+                f"attention_mask is of shape {tuple(mask.shape)}, and {self.before} tokens in the cache and "
+                f"{ids.shape[1]} new ones in {ids.shape[0]} rows need {(ids.shape[0], self.total)}"
+            )
         self.mask = mask
         self.layers = [PastLayer(self, number) for number in range(layers)]
 
@@ -49,6 +54,8 @@ class PastLayer:
         """Keep these tokens' keys and values, and let each look at all real tokens up to itself."""
         past = self.past
         keys, values = past.cache.update(k, v, self.number)
-        keys, values = (kept[:, :, : past.total] for kept in (keys, values))  # a cache of a fixed size gives all its room
+        keys, values = (
+            kept[:, :, : past.total] for kept in (keys, values)
+        )  # a cache of a fixed size gives all its room
         mask = None if past.mask is None else past.mask[:, None, None]
         return attend(q, keys, values, causal=True, mask=mask)

@@ -31,8 +31,14 @@ from manyheads.arch.parts import (
 from manyheads.arch.spec import Arch
 
 Config = Mapping[str, Any]
-ACTS: dict[str, Act] = {"gelu": "gelu", "gelu_new": "gelu_tanh", "gelu_pytorch_tanh": "gelu_tanh", "relu": "relu",
-                        "silu": "silu", "swish": "silu"}  # fmt: skip
+ACTS: dict[str, Act] = {
+    "gelu": "gelu",
+    "gelu_new": "gelu_tanh",
+    "gelu_pytorch_tanh": "gelu_tanh",
+    "relu": "relu",
+    "silu": "silu",
+    "swish": "silu",
+}
 
 
 def from_config(config: Config) -> Arch:
@@ -47,7 +53,9 @@ def from_config(config: Config) -> Arch:
         raise UserError(f"architectures is {given!r}; write a list of class names")
     for name in given:
         if not name.endswith(heads):
-            raise UserError(f"architectures names {name}; of {kind} manyheads reads {', '.join('*' + h for h in heads)}")
+            raise UserError(
+                f"architectures names {name}; of {kind} manyheads reads {', '.join('*' + h for h in heads)}"
+            )
     for name, plain in UNSUPPORTED.items():
         if config.get(name, plain) not in (plain, None):
             raise UserError(f"{name} {config[name]!r} is not one manyheads builds; only {plain!r}")
@@ -85,11 +93,15 @@ def _act(config: Config, name: str, default: str) -> Act:
 def _split(config: Config, width: int, heads: int) -> int:
     """head_dim of a model whose code divides the width by the heads."""
     if config.get("head_dim") not in (None, width // heads):
-        raise UserError(f"head_dim {config['head_dim']} is ignored by transformers' {config['model_type']}: it builds "
-                        f"{width}//{heads}. Write the record as a manyheads arch.json, where head_dim counts")
+        raise UserError(
+            f"head_dim {config['head_dim']} is ignored by transformers' {config['model_type']}: it builds "
+            f"{width}//{heads}. Write the record as a manyheads arch.json, where head_dim counts"
+        )
     if width % heads:
-        raise UserError(f"width {width} with {heads} heads: {width}/{heads} is not whole, and "
-                        f"{config['model_type']} has no head_dim of its own")
+        raise UserError(
+            f"width {width} with {heads} heads: {width}/{heads} is not whole, and "
+            f"{config['model_type']} has no head_dim of its own"
+        )
     return width // heads
 
 
@@ -107,9 +119,17 @@ def _wants(config: Config, word: str) -> bool:
 def _gpt2(config: Config) -> Arch:
     width, heads = _whole(config, "n_embd", "hidden_size"), _whole(config, "n_head", "num_attention_heads")
     positions = _whole(config, "n_positions", "max_position_embeddings", default=1024)
-    arch = f.gpt2(width, _whole(config, "n_layer", "num_hidden_layers"), heads, _split(config, width, heads),
-                  _whole(config, "n_inner", default=4 * width), vocab=_whole(config, "vocab_size", default=50257),
-                  tokens=positions, positions=positions, tied=config.get("tie_word_embeddings", True))
+    arch = f.gpt2(
+        width,
+        _whole(config, "n_layer", "num_hidden_layers"),
+        heads,
+        _split(config, width, heads),
+        _whole(config, "n_inner", default=4 * width),
+        vocab=_whole(config, "vocab_size", default=50257),
+        tokens=positions,
+        positions=positions,
+        tied=config.get("tie_word_embeddings", True),
+    )
     eps = _real(config, "layer_norm_epsilon", 1e-5)
     return _edit(arch, eps, _act(config, "activation_function", "gelu_new"))
 
@@ -144,20 +164,37 @@ def _bert(config: Config) -> Arch:
     positions, eps = _whole(config, "max_position_embeddings", default=512), _real(config, "layer_norm_eps", 1e-12)
     if not config.get("tie_word_embeddings", True):
         raise UserError("BERT with an untied head is not one manyheads builds; set tie_word_embeddings to true")
-    arch = f.bert(width, _whole(config, "num_hidden_layers"), heads, _split(config, width, heads),
-                  _whole(config, "intermediate_size"), vocab=_whole(config, "vocab_size", default=30522), tokens=positions,
-                  positions=positions, types=_whole(config, "type_vocab_size", default=2), eps=eps,
-                  head=_reader_head(config, width))
+    arch = f.bert(
+        width,
+        _whole(config, "num_hidden_layers"),
+        heads,
+        _split(config, width, heads),
+        _whole(config, "intermediate_size"),
+        vocab=_whole(config, "vocab_size", default=30522),
+        tokens=positions,
+        positions=positions,
+        types=_whole(config, "type_vocab_size", default=2),
+        eps=eps,
+        head=_reader_head(config, width),
+    )
     return _edit(arch, eps, _act(config, "hidden_act", "gelu"))
 
 
 def _vit(config: Config) -> Arch:
     width, heads = _whole(config, "hidden_size"), _whole(config, "num_attention_heads")
     dim = _whole(config, "head_dim") if config.get("head_dim") is not None else _split(config, width, heads)
-    arch = f.vit(width, _whole(config, "num_hidden_layers"), heads, dim, _whole(config, "intermediate_size"),
-                 image=_whole(config, "image_size", default=224), patch=_whole(config, "patch_size", default=16),
-                 channels=_whole(config, "num_channels", default=3), classes=_classes(config),
-                 qkv_bias=config.get("qkv_bias", True))
+    arch = f.vit(
+        width,
+        _whole(config, "num_hidden_layers"),
+        heads,
+        dim,
+        _whole(config, "intermediate_size"),
+        image=_whole(config, "image_size", default=224),
+        patch=_whole(config, "patch_size", default=16),
+        channels=_whole(config, "num_channels", default=3),
+        classes=_classes(config),
+        qkv_bias=config.get("qkv_bias", True),
+    )
     return _edit(arch, _real(config, "layer_norm_eps", 1e-12), _act(config, "hidden_act", "gelu"))
 
 
@@ -173,13 +210,21 @@ def _llama(config: Config) -> Arch:
     usual = 128 if kind == "qwen3" else None  # what transformers builds where the file says nothing
     dim = _whole(config, "head_dim", default=usual) if usual or config.get("head_dim") else _split(config, width, heads)
     arch = f.llama(
-        width, _whole(config, "num_hidden_layers"), heads, dim,
-        _whole(config, "intermediate_size"), kv_heads=None if kv == heads else kv, vocab=_whole(config, "vocab_size"),
-        tokens=_whole(config, "max_position_embeddings", default=2048), rope=_rope(config),
-        tied=config.get("tie_word_embeddings", False), qk_norm=kind == "qwen3",
+        width,
+        _whole(config, "num_hidden_layers"),
+        heads,
+        dim,
+        _whole(config, "intermediate_size"),
+        kv_heads=None if kv == heads else kv,
+        vocab=_whole(config, "vocab_size"),
+        tokens=_whole(config, "max_position_embeddings", default=2048),
+        rope=_rope(config),
+        tied=config.get("tie_word_embeddings", False),
+        qk_norm=kind == "qwen3",
         qkv_bias=kind == "qwen2" or bool(config.get("attention_bias", False)),
-        out_bias=kind != "qwen2" and bool(config.get("attention_bias", False)), eps=_real(config, "rms_norm_eps", 1e-6),
-    )  # fmt: skip
+        out_bias=kind != "qwen2" and bool(config.get("attention_bias", False)),
+        eps=_real(config, "rms_norm_eps", 1e-6),
+    )
     return arch
 
 
@@ -192,8 +237,13 @@ def _rope(config: Config) -> Rope | RopeLlama3:
     if kind == "default":
         return Rope(theta)
     if kind == "llama3":
-        return RopeLlama3(theta, _real(scaling, "factor", 8.0), _real(scaling, "low_freq_factor", 1.0),
-                          _real(scaling, "high_freq_factor", 4.0), _whole(scaling, "original_max_position_embeddings"))
+        return RopeLlama3(
+            theta,
+            _real(scaling, "factor", 8.0),
+            _real(scaling, "low_freq_factor", 1.0),
+            _real(scaling, "high_freq_factor", 4.0),
+            _whole(scaling, "original_max_position_embeddings"),
+        )
     raise UserError(f"rope_type {kind!r} is not one manyheads builds; known: default, llama3")
 
 
@@ -211,21 +261,29 @@ def _nystromformer(config: Config) -> Arch:
     if _wants(config, "SequenceClassification"):
         head = Classify(_classes(config), "class", None, hidden=width, act=act)
     # its position table has two rows more than positions: ids start at 2, as in RoBERTa
-    embed = Token(_whole(config, "vocab_size", default=30000), tokens + 2,
-                  types=_whole(config, "type_vocab_size", default=2), norm=norm)
+    embed = Token(
+        _whole(config, "vocab_size", default=30000),
+        tokens + 2,
+        types=_whole(config, "type_vocab_size", default=2),
+        norm=norm,
+    )
     stage = Stage(width, tokens, _whole(config, "num_hidden_layers"), (layer,))
     return Arch("nystromformer", embed, (stage,), head)
 
 
 # what changes a model beyond what a record of its family can say, and the value that does not
+# fmt: off
 UNSUPPORTED: dict[str, Any] = {
     "mlp_bias": False, "partial_rotary_factor": 1.0, "is_decoder": False, "add_cross_attention": False,
     "scale_attn_by_inverse_layer_idx": False, "position_embedding_type": "absolute",
-}  # fmt: skip
+}
+# fmt: on
 CAUSAL, READS = ("ForCausalLM", "LMHeadModel"), ("ForMaskedLM", "ForPreTraining", "ForSequenceClassification")
 # model type -> reader, and the endings of the classes it speaks for
+# fmt: off
 READERS: dict[str, tuple[Callable[[Config], Arch], tuple[str, ...]]] = {
     "gpt2": (_gpt2, CAUSAL), "llama": (_llama, CAUSAL), "mistral": (_llama, CAUSAL), "qwen2": (_llama, CAUSAL),
     "qwen3": (_llama, CAUSAL), "bert": (_bert, READS), "nystromformer": (_nystromformer, READS),
     "vit": (_vit, ("ForImageClassification",)),
-}  # fmt: skip
+}
+# fmt: on

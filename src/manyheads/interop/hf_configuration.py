@@ -21,8 +21,9 @@ class ManyheadsConfig(transformers.PretrainedConfig):
 
     model_type = "manyheads"
 
-    def __init__(self, arch: Arch | Mapping[str, Any] | None = None, rates: Mapping[str, float] | None = None,
-                 **kwargs: Any) -> None:
+    def __init__(
+        self, arch: Arch | Mapping[str, Any] | None = None, rates: Mapping[str, float] | None = None, **kwargs: Any
+    ) -> None:
         made = None if arch is None else arch if isinstance(arch, Arch) else record.from_dict(dict(arch))
         self.arch = None if made is None else record.to_dict(made)
         self.rates = dict(rates or {})
@@ -45,11 +46,17 @@ def _usual(arch: Arch, given: dict[str, Any]) -> dict[str, Any]:
     stage = arch.stages[editable(arch)[-1]]
     op = attentions(stage)[0]
     sizes: dict[str, Any] = {
-        "hidden_size": stage.width, "num_hidden_layers": sum(arch.stages[i].depth for i in editable(arch)),
-        "num_attention_heads": op.heads, "head_dim": op.head_dim, "num_key_value_heads": op.kv_heads or op.heads,
-    }  # fmt: skip
+        "hidden_size": stage.width,
+        "num_hidden_layers": sum(arch.stages[i].depth for i in editable(arch)),
+        "num_attention_heads": op.heads,
+        "head_dim": op.head_dim,
+        "num_key_value_heads": op.kv_heads or op.heads,
+    }
     if isinstance(arch.embed, Token):
-        sizes |= {"vocab_size": arch.embed.vocab, "max_position_embeddings": arch.embed.positions or arch.stages[0].tokens}
+        sizes |= {
+            "vocab_size": arch.embed.vocab,
+            "max_position_embeddings": arch.embed.positions or arch.stages[0].tokens,
+        }
     elif not isinstance(arch.embed, Points):
         sizes |= {"image_size": arch.embed.image, "num_channels": arch.embed.channels}
     if isinstance(arch.head, Classify) and not {"num_labels", "id2label"} & given.keys():

@@ -11,7 +11,8 @@ IGNORED = -100  # a label that is not predicted
 
 
 def tokens_loss(logits: Tensor, labels: Tensor, items: Any = None) -> Tensor:
-    """Cross-entropy over the vocabulary; `items` is the number of labels in the whole accumulated batch, where known."""
+    """Cross-entropy over the vocabulary; `items` is the number of labels in the whole accumulated batch, where
+    known."""
     flat, wanted = logits.flatten(0, -2).float(), labels.flatten().to(logits.device)
     if items is None:
         return F.cross_entropy(flat, wanted, ignore_index=IGNORED)

@@ -21,12 +21,15 @@ def save_tokenizer(words: Vocabulary, arch: Arch, folder: Path | str) -> dict[st
     transformers: Any = needed("transformers", "hf")
     tokenizers: Any = needed("tokenizers", "hf")
     if not words.text:
-        raise UserError(f"tokenizer {words.name} has no tokenizer.json, which a Hugging Face folder needs; train the model "
-                        "with a BPE or a WordPiece, or leave the tokenizer out")
+        raise UserError(
+            f"tokenizer {words.name} has no tokenizer.json, which a Hugging Face folder needs; train the model "
+            "with a BPE or a WordPiece, or leave the tokenizer out"
+        )
     if not isinstance(arch.embed, Token) or words.size > arch.embed.vocab:
         room = f"a vocabulary of {arch.embed.vocab}" if isinstance(arch.embed, Token) else "no vocabulary"
-        raise UserError(f"tokenizer {words.name} has {words.size} ids and the model {room}; give the one that it was "
-                        "trained with")
+        raise UserError(
+            f"tokenizer {words.name} has {words.size} ids and the model {room}; give the one that it was trained with"
+        )
     coder = tokenizers.Tokenizer.from_str(words.text)
     special = {NAMES[role]: coder.id_to_token(number) for role, number in words.roles.items()}
     longest = arch.embed.positions or arch.stages[0].tokens

@@ -22,8 +22,8 @@ MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)  # ImageNet's
 
 @dataclass(frozen=True)
 class Input:
-    """What a model takes: images of `channels` x `size` x `size`, normalised by `mean` and `std`; or sequences of `tokens`
-    ids below `vocab`; or points. Under the keyword `name`, or (empty) as the first argument."""
+    """What a model takes: images of `channels` x `size` x `size`, normalised by `mean` and `std`; or sequences of
+    `tokens` ids below `vocab`; or points. Under the keyword `name`, or (empty) as the first argument."""
 
     size: int = 0
     channels: int = 3
@@ -114,11 +114,16 @@ def _hf(folder: str, random: bool, tokens: int | None) -> tuple[nn.Module, Input
     if _settings(Path(folder) / "config.json").get("model_type") == "manyheads":
         from . import hf  # noqa: F401 (makes the Auto classes know it)
     if local and not (Path(folder) / "config.json").is_file():
-        raise UserError(f"{folder} holds no config.json; write hf: and a folder that save_pretrained wrote, or a hub id")
+        raise UserError(
+            f"{folder} holds no config.json; write hf: and a folder that save_pretrained wrote, or a hub id"
+        )
     try:
         config = transformers.AutoConfig.from_pretrained(folder)
-        model = (transformers.AutoModel.from_config(config) if random
-                 else transformers.AutoModel.from_pretrained(folder, use_safetensors=True))  # fmt: skip
+        model = (
+            transformers.AutoModel.from_config(config)
+            if random
+            else transformers.AutoModel.from_pretrained(folder, use_safetensors=True)
+        )
     except (OSError, ValueError) as error:
         hint = "" if random else "; --random needs the configuration alone"
         raise UserError(f"transformers cannot load {folder!r}: {str(error).splitlines()[0]}{hint}") from None
@@ -126,7 +131,9 @@ def _hf(folder: str, random: bool, tokens: int | None) -> tuple[nn.Module, Input
         size = size if isinstance(size, int) else size[0]
         settings = _settings(Path(folder) / "preprocessor_config.json")
         mean, std = tuple(settings.get("image_mean", MEAN)), tuple(settings.get("image_std", STD))
-        return model, Input(size=size, channels=getattr(config, "num_channels", 3), mean=mean, std=std, name="pixel_values")
+        return model, Input(
+            size=size, channels=getattr(config, "num_channels", 3), mean=mean, std=std, name="pixel_values"
+        )
     longest: int = getattr(config, "max_position_embeddings", 512)
     return model, Input(vocab=config.vocab_size, tokens=tokens or min(longest, 512), name="input_ids")
 

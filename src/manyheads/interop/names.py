@@ -1,4 +1,5 @@
-"""From what a person types to a record: a zoo name, `paper:` row, saved record, run folder, timm or Hugging Face model."""
+"""From what a person types to a record: a zoo name, `paper:` row, saved record, run folder, timm or Hugging Face
+model."""
 
 from __future__ import annotations
 
@@ -8,8 +9,10 @@ from manyheads.arch import record, zoo
 from manyheads.arch.errors import UserError, nearest
 from manyheads.arch.spec import Arch
 
-FORMS = ("a zoo name (`manyheads zoo`), paper:ROW (`manyheads audit`), a saved arch.json, hf:FOLDER or a config.json, "
-         "timm:NAME or run:FOLDER")  # fmt: skip
+FORMS = (
+    "a zoo name (`manyheads zoo`), paper:ROW (`manyheads audit`), a saved arch.json, hf:FOLDER or a config.json, "
+    "timm:NAME or run:FOLDER"
+)
 
 
 def resolve(name: str) -> Arch:

@@ -1,4 +1,5 @@
-"""A user's own module as a record to plan with: its attention and MLP layers are read off it, the rest is left alone."""
+"""A user's own module as a record to plan with: its attention and MLP layers are read off it, the rest is left
+alone."""
 
 from __future__ import annotations
 
@@ -29,8 +30,8 @@ from .hf_config import from_config
 
 @dataclass(frozen=True)
 class Read:
-    """What was read off a module. `exact`: the record is the whole model, and can be built. Otherwise it holds the layers
-    alone, `rest` what stands beside them, and `unread` says what could not be read."""
+    """What was read off a module. `exact`: the record is the whole model, and can be built. Otherwise it holds the
+    layers alone, `rest` what stands beside them, and `unread` says what could not be read."""
 
     arch: Arch
     rest: Rest
@@ -93,15 +94,19 @@ def _layers(module: nn.Module, batch: Any, taps: Mapping[str, Tap] | None, told:
     told += [f"{count} {kind} attentions stay as they are" for kind, count in others.items()]
     if not heard:
         why = f". It was not read whole, since {told[0]}" if len(told) > len(others) else ""
-        raise UserError(f"no softmax attention ran on this batch ({', '.join(others)} did), and only that can be planned "
-                        f"for in a module of one's own{why}")
+        raise UserError(
+            f"no softmax attention ran on this batch ({', '.join(others)} did), and only that can be planned "
+            f"for in a module of one's own{why}"
+        )
     found = _mlps(module, len(heard), told)
     norm = Norm("layer" if any(isinstance(part, nn.LayerNorm) for part in module.modules()) else "rms", 1e-5)
     rows = Counter(_layer(entry, mlp) for entry, mlp in zip(heard, found, strict=True))
     layer, depth = rows.most_common(1)[0]
     if len(rows) > 1:
         told.append(f"{sum(rows.values()) - depth} layers differ from the other {depth} and stay as they are")
-    told.append(f"each layer is taken to have two norms of kind {norm.kind!r}; dropout, positions and masks are not read")
+    told.append(
+        f"each layer is taken to have two norms of kind {norm.kind!r}; dropout, positions and masks are not read"
+    )
     kv = None if layer.kv_heads == layer.heads else layer.kv_heads
     attention = Attention(layer.heads, layer.head_dim, kv, layer.bias, layer.bias)
     branches = [Residual(attention, norm)]
@@ -151,7 +156,9 @@ def _rest(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], arch
             empty(*given[: len(args)], **dict(zip(kwargs, given[len(args) :], strict=True)))
         flops = max(0, counter.get_total_flops() // size - int(forward_flops(arch)))
     except Exception as error:  # a module of any kind may refuse the meta device in any way
-        told.append(f"operations beside the layers could not be counted ({type(error).__name__}): FLOPs are of the layers")
+        told.append(
+            f"operations beside the layers could not be counted ({type(error).__name__}): FLOPs are of the layers"
+        )
         flops = 0
     return Rest(beside, flops)
 

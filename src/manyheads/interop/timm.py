@@ -4,8 +4,8 @@
     timm.create_model("manyheads", arch="lean.json")                           any record
     timm.create_model("local-dir:FOLDER")                                      what `manyheads plan --emit timm` wrote
 
-num_classes, img_size, in_chans and the drop rates are honoured; features, head and classifier are where timm's tools look.
-"""
+num_classes, img_size, in_chans and the drop rates are honoured; features, head and classifier are where timm's tools
+look."""
 
 from __future__ import annotations
 
@@ -100,7 +100,9 @@ class Door(nn.Module):
 
     def no_weight_decay(self) -> set[str]:
         """Positions and class tokens."""
-        return {name for name, _ in self.named_parameters() if name.endswith(("positions", "class_token", "class_tokens"))}
+        return {
+            name for name, _ in self.named_parameters() if name.endswith(("positions", "class_token", "class_tokens"))
+        }
 
     def group_matcher(self, coarse: bool = False) -> dict[str, Any]:
         """Layers for layer-wise rates: the embedding, then every block."""
@@ -116,7 +118,9 @@ class Door(nn.Module):
 
 def _same_pool(spec: Classify, wanted: str | None) -> None:
     if wanted not in (None, POOLS[spec.pool]):
-        raise UserError(f"global_pool {wanted!r}: this design pools by {POOLS[spec.pool]!r}; write that or leave it out")
+        raise UserError(
+            f"global_pool {wanted!r}: this design pools by {POOLS[spec.pool]!r}; write that or leave it out"
+        )
 
 
 @cache
@@ -124,17 +128,27 @@ def _behind(own: Any) -> Any:
     return type(f"Timm{own.__name__}", (Door, own), {"__doc__": own.__doc__})
 
 
-def make(arch: Arch, num_classes: int | None = None, img_size: int | tuple[int, int] | None = None,
-         in_chans: int | None = None, drop_rate: float = 0.0, global_pool: str | None = None, device: Any = None,
-         dtype: Any = None, **kwargs: Any) -> nn.Module:
+def make(
+    arch: Arch,
+    num_classes: int | None = None,
+    img_size: int | tuple[int, int] | None = None,
+    in_chans: int | None = None,
+    drop_rate: float = 0.0,
+    global_pool: str | None = None,
+    device: Any = None,
+    dtype: Any = None,
+    **kwargs: Any,
+) -> nn.Module:
     """The module of a record with timm's manners."""
     _, head = _image_classifier(arch)
     _same_pool(head, global_pool)
     rates = Rates(**{RATES[name]: float(kwargs.pop(name)) for name in list(kwargs) if name in RATES})
     edits = {name: kwargs.pop(name) for name in EDITS if name in kwargs}
     if kwargs:
-        raise UserError(f"create_model was given {', '.join(kwargs)}; a manyheads model takes num_classes, img_size, "
-                        f"in_chans, drop_rate, {', '.join(RATES)}, and to be redesigned {', '.join(EDITS)}")
+        raise UserError(
+            f"create_model was given {', '.join(kwargs)}; a manyheads model takes num_classes, img_size, "
+            f"in_chans, drop_rate, {', '.join(RATES)}, and to be redesigned {', '.join(EDITS)}"
+        )
     if img_size is not None:
         sides = (img_size, img_size) if isinstance(img_size, int) else tuple(img_size)
         if sides[0] != sides[1]:
@@ -162,8 +176,10 @@ def _image_classifier(arch: Arch) -> tuple[Patch | ConvStem | Pixel, Classify]:
     """Embedding and head of a record that timm can hold; another is refused."""
     embed, head = arch.embed, arch.head
     if not isinstance(head, Classify) or not isinstance(embed, Patch | ConvStem | Pixel):
-        raise UserError(f"timm holds image classifiers, and this record is of family {arch.family!r} with a "
-                        f"{type(head).__name__} head; write --emit hf")
+        raise UserError(
+            f"timm holds image classifiers, and this record is of family {arch.family!r} with a "
+            f"{type(head).__name__} head; write --emit hf"
+        )
     return embed, head
 
 
@@ -171,9 +187,16 @@ def settings(arch: Arch) -> dict[str, Any]:
     """What timm calls a pretrained_cfg, for a record."""
     embed, head = _image_classifier(arch)
     ends = ["head.out", *["head.distill"] * head.distill, *["head.aux"] * head.aux]
-    return {"input_size": (embed.channels, embed.image, embed.image), "num_classes": head.classes, "mean": MEAN, "std": STD,
-            "interpolation": "bicubic", "crop_pct": 0.9, "fixed_input_size": True,
-            "classifier": ends[0] if len(ends) == 1 else tuple(ends)}  # fmt: skip
+    return {
+        "input_size": (embed.channels, embed.image, embed.image),
+        "num_classes": head.classes,
+        "mean": MEAN,
+        "std": STD,
+        "interpolation": "bicubic",
+        "crop_pct": 0.9,
+        "fixed_input_size": True,
+        "classifier": ends[0] if len(ends) == 1 else tuple(ends),
+    }
 
 
 def _fitted(state: Mapping[str, Tensor], model: nn.Module) -> dict[str, Tensor]:
@@ -181,7 +204,9 @@ def _fitted(state: Mapping[str, Tensor], model: nn.Module) -> dict[str, Tensor]:
     arch = model.arch
     assert isinstance(arch, Arch)
     step = arch.embed.patch if isinstance(arch.embed, Patch) else 8
-    for image in range(step, 1025, step):  # the size that the weights were saved for is the one whose positions they have
+    for image in range(
+        step, 1025, step
+    ):  # the size that the weights were saved for is the one whose positions they have
         try:
             before = at_image(arch, image)
         except UserError:

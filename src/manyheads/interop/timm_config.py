@@ -22,11 +22,13 @@ from .extras import needed
 
 
 def named(name: str) -> Arch:
-    """The record of a timm model by its name; nothing is downloaded or allocated. A backbone without classes is read as a
-    classifier of ImageNet's 1000."""
+    """The record of a timm model by its name; nothing is downloaded or allocated. A backbone without classes is read as
+    a classifier of ImageNet's 1000."""
     timm = needed("timm", "vision")
     if not timm.is_model(name):
-        raise UserError(f"timm {timm.__version__} has no model {name!r}{nearest(name.split('.')[0], timm.list_models())}")
+        raise UserError(
+            f"timm {timm.__version__} has no model {name!r}{nearest(name.split('.')[0], timm.list_models())}"
+        )
     with torch.device("meta"):
         model = timm.create_model(name, pretrained=False)
         if not getattr(model, "num_classes", 1):
@@ -45,13 +47,17 @@ def read(model: nn.Module, name: str = "", image: int | None = None) -> Arch:
     reader = next((READERS[qualified(base)] for base in type(model).__mro__ if qualified(base) in READERS), None)
     if reader is None:
         families = ", ".join(key.rsplit(".", maxsplit=1)[-1] for key in READERS)
-        raise UserError(f"timm's {name} is a {type(model).__name__}, which manyheads does not build; it reads {families}")
+        raise UserError(
+            f"timm's {name} is a {type(model).__name__}, which manyheads does not build; it reads {families}"
+        )
     settings: dict[str, Any] = getattr(model, "pretrained_cfg", None) or {}
     arch = reader(model, image or settings.get("input_size", (3, 224, 224))[-1])
     counted, there = params(arch).total, sum(p.numel() for p in model.parameters())
     if counted != there:
-        raise UserError(f"timm's {name} has {there:,} parameters and what manyheads reads of it {counted:,}: it has parts "
-                        f"that a record of family {arch.family!r} cannot say")
+        raise UserError(
+            f"timm's {name} has {there:,} parameters and what manyheads reads of it {counted:,}: it has parts "
+            f"that a record of family {arch.family!r} cannot say"
+        )
     return arch
 
 
@@ -83,7 +89,9 @@ def _vit(model: Any, image: int) -> Arch:
     _only(type(model.patch_embed).__name__ == "PatchEmbed", "another embedding of patches")
     _only(not getattr(model, "num_reg_tokens", 0), "register tokens")
     _only(_plain(model.norm_pre) and _plain(model.patch_embed.norm), "a norm before its blocks")
-    _only(_plain(first.attn.q_norm) and _plain(getattr(first.attn, "norm", nn.Identity())), "norms inside its attention")
+    _only(
+        _plain(first.attn.q_norm) and _plain(getattr(first.attn, "norm", nn.Identity())), "norms inside its attention"
+    )
     _only(_plain(getattr(first.mlp, "norm", nn.Identity())), "a norm inside its MLP")
     _only(model.global_pool in ("token", "avg") and model.pos_embed is not None, "another pooling or no positions")
     heads, dim, mlp = _alike(model.blocks, lambda b: (b.attn.num_heads, b.attn.head_dim, b.mlp.fc1.out_features))
@@ -91,11 +99,22 @@ def _vit(model: Any, image: int) -> Arch:
     _only(model.global_pool == "token" or tokens == 0, "mean pooling beside a class token")
     scale = getattr(first.ls1, "init_values", None)
     arch = f.vit(
-        model.embed_dim, len(model.blocks), heads, dim, mlp, image=model.patch_embed.img_size[0], patch=patch,
-        channels=model.patch_embed.proj.in_channels, classes=model.num_classes, class_tokens=tokens,
-        class_positions=not model.no_embed_class, scaled=scale, eps=first.norm1.eps,
-        qkv_bias=first.attn.qkv.bias is not None, family="deit" if tokens == 2 else "vit",
-    )  # fmt: skip
+        model.embed_dim,
+        len(model.blocks),
+        heads,
+        dim,
+        mlp,
+        image=model.patch_embed.img_size[0],
+        patch=patch,
+        channels=model.patch_embed.proj.in_channels,
+        classes=model.num_classes,
+        class_tokens=tokens,
+        class_positions=not model.no_embed_class,
+        scaled=scale,
+        eps=first.norm1.eps,
+        qkv_bias=first.attn.qkv.bias is not None,
+        family="deit" if tokens == 2 else "vit",
+    )
     last = not _plain(model.fc_norm)
     assert isinstance(arch.head, Classify)
     head = replace(arch.head, norm_last=last, norm=Norm(eps=(model.fc_norm if last else model.norm).eps))
@@ -106,8 +125,10 @@ def _with_act(arch: Arch, act: Act) -> Arch:
     def branch(residual: Residual) -> Residual:
         return replace(residual, op=replace(residual.op, act=act)) if isinstance(residual.op, Mlp) else residual
 
-    stages = tuple(replace(stage, unit=tuple(tuple(map(branch, layer)) for layer in stage.unit if isinstance(layer, tuple)))
-                   for stage in arch.stages)  # fmt: skip
+    stages = tuple(
+        replace(stage, unit=tuple(tuple(map(branch, layer)) for layer in stage.unit if isinstance(layer, tuple)))
+        for stage in arch.stages
+    )
     return replace(arch, stages=stages)
 
 
@@ -120,18 +141,44 @@ def _xcit(model: Any, image: int) -> Arch:
     depth = len(model.blocks)
     # its layer scale starts at 1 in models of 12 layers and at 1e-5 in those of 24; the module does not keep the number
     scaled = 1.0 if depth <= 12 else 1e-5
-    return f.xcit(width, depth, heads, width // heads, mlp, image=image, patch=model.patch_embed.patch_size,
-                  channels=model.in_chans, classes=model.num_classes, class_layers=len(asks), scaled=scaled)
+    return f.xcit(
+        width,
+        depth,
+        heads,
+        width // heads,
+        mlp,
+        image=image,
+        patch=model.patch_embed.patch_size,
+        channels=model.in_chans,
+        classes=model.num_classes,
+        class_layers=len(asks),
+        scaled=scaled,
+    )
 
 
 def _tnt(model: Any, image: int) -> Arch:
-    outer, inner, mlp, pixel_mlp = _alike(model.blocks, lambda b: (b.attn_out.num_heads, b.attn_in.num_heads,
-                                                                   b.mlp.fc1.out_features, b.mlp_in.fc1.out_features))
+    outer, inner, mlp, pixel_mlp = _alike(
+        model.blocks,
+        lambda b: (b.attn_out.num_heads, b.attn_in.num_heads, b.mlp.fc1.out_features, b.mlp_in.fc1.out_features),
+    )
     pixel = model.pixel_embed
-    return f.tnt(model.embed_dim, len(model.blocks), outer, model.embed_dim // outer, mlp, pixel_width=pixel.in_dim,
-                 pixel_heads=inner, pixel_head_dim=pixel.in_dim // inner, pixel_mlp_dim=pixel_mlp, image=pixel.img_size[0],
-                 patch=pixel.patch_size[0], channels=model.in_chans, stride=pixel.proj.stride[0], classes=model.num_classes,
-                 legacy=pixel.legacy)
+    return f.tnt(
+        model.embed_dim,
+        len(model.blocks),
+        outer,
+        model.embed_dim // outer,
+        mlp,
+        pixel_width=pixel.in_dim,
+        pixel_heads=inner,
+        pixel_head_dim=pixel.in_dim // inner,
+        pixel_mlp_dim=pixel_mlp,
+        image=pixel.img_size[0],
+        patch=pixel.patch_size[0],
+        channels=model.in_chans,
+        stride=pixel.proj.stride[0],
+        classes=model.num_classes,
+        legacy=pixel.legacy,
+    )
 
 
 def _dims(block: Any) -> tuple[int, int, int]:
@@ -147,9 +194,20 @@ def _volo(model: Any, image: int) -> Arch:
     widths, heads, mlps = (tuple(column) for column in zip(*rows, strict=True))
     proj = model.patch_embed.proj
     dims = [width // count for width, count in zip(widths, heads, strict=True)]
-    return f.volo(widths, [len(stage) for stage in stages], heads, dims, mlps, image=image,
-                  stem=model.patch_embed.conv[0].out_channels, patch=2 * proj.kernel_size[0], channels=model.in_chans,
-                  classes=model.num_classes, class_layers=len(model.post_network or ()), aux=model.aux_head is not None)
+    return f.volo(
+        widths,
+        [len(stage) for stage in stages],
+        heads,
+        dims,
+        mlps,
+        image=image,
+        stem=model.patch_embed.conv[0].out_channels,
+        patch=2 * proj.kernel_size[0],
+        channels=model.in_chans,
+        classes=model.num_classes,
+        class_layers=len(model.post_network or ()),
+        aux=model.aux_head is not None,
+    )
 
 
 def _davit(model: Any, image: int) -> Arch:
@@ -158,9 +216,17 @@ def _davit(model: Any, image: int) -> Arch:
     rows = [_alike([layer for pair in stage.blocks for layer in pair], _dims) for stage in model.stages]
     widths, heads, mlps = (tuple(column) for column in zip(*rows, strict=True))
     window = first[0].window_size
-    return f.davit(widths, [len(stage.blocks) for stage in model.stages], heads,
-                   [w // h for w, h in zip(widths, heads, strict=True)], mlps, window=window[0] if isinstance(window, tuple)
-                   else window, image=image, channels=model.in_chans, classes=model.num_classes)
+    return f.davit(
+        widths,
+        [len(stage.blocks) for stage in model.stages],
+        heads,
+        [w // h for w, h in zip(widths, heads, strict=True)],
+        mlps,
+        window=window[0] if isinstance(window, tuple) else window,
+        image=image,
+        channels=model.in_chans,
+        classes=model.num_classes,
+    )
 
 
 READERS: dict[str, Callable[[Any, int], Arch]] = {

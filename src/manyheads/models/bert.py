@@ -66,7 +66,9 @@ class Bert(nn.Module):
             return self.head(x, self.embed.vocab.weight, at, targets)
         given = at if at is not None else targets
         if given is not None:
-            raise UserError(f"{given.shape[-1]} positions to predict were given to a model that classifies; leave them out")
+            raise UserError(
+                f"{given.shape[-1]} positions to predict were given to a model that classifies; leave them out"
+            )
         return self.head(x, mask)
 
     @torch.no_grad()

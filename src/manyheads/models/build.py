@@ -28,11 +28,7 @@ MODELS: dict[str, tuple[str, str]] = {
 
 
 def build(
-    arch: Arch,
-    rates: Rates = Rates(),
-    *,
-    device: torch.device | str | None = None,
-    seed: int | None = None,
+    arch: Arch, rates: Rates = Rates(), *, device: torch.device | str | None = None, seed: int | None = None
 ) -> nn.Module:
     """The module that `arch` describes, initialised as its family's original.
 

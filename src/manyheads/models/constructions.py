@@ -1,4 +1,5 @@
-"""Networks written down, not trained: what the second paper proves to exist (2407.16153), as modules that can be run."""
+"""Networks written down, not trained: what the second paper proves to exist (2407.16153), as modules that can be
+run."""
 
 from __future__ import annotations
 
@@ -50,8 +51,8 @@ def exact_encoder(dim: int, tokens: int, mlp_dim: int = 8, *, large: float = 1e6
 class MajorityVote(nn.Module):
     """Theorem 5: two layers of rank-1 heads find the nearer of two points by a vote.
 
-    Tokens are (point, position, scratch) with positions +1, -1 and 0 for the query. In the first layer head h, with q_h =
-    k_h a random direction, chooses the point whose projection agrees more with the query's, and its value writes that
+    Tokens are (point, position, scratch) with positions +1, -1 and 0 for the query. In the first layer head h, with q_h
+    = k_h a random direction, chooses the point whose projection agrees more with the query's, and its value writes that
     point's position into the query's scratch: their sum is the vote. In the second, one head of rank 1 holds scratch
     against position, so that all weight goes to the point that won; its value hands over the point's coordinates."""
 

@@ -1,5 +1,5 @@
-"""Crammed BERT (2212.14034): BERT for a day on one GPU. Pre-norm, gated MLP, no bias in any matrix, one learned scalar on
-sinusoidal positions; predicts only the masked tokens."""
+"""Crammed BERT (2212.14034): BERT for a day on one GPU. Pre-norm, gated MLP, no bias in any matrix, one learned scalar
+on sinusoidal positions; predicts only the masked tokens."""
 
 from __future__ import annotations
 
@@ -63,7 +63,9 @@ class CrammedBert(nn.Module):
             return self.head(x, self.embed.vocab.weight, at, targets)
         given = at if at is not None else targets
         if given is not None:
-            raise UserError(f"{given.shape[-1]} positions to predict were given to a model that classifies; leave them out")
+            raise UserError(
+                f"{given.shape[-1]} positions to predict were given to a model that classifies; leave them out"
+            )
         return self.head(x, mask)
 
     @torch.no_grad()

@@ -1,7 +1,7 @@
 """Text out of a language model, token by token, with a cache of keys and values.
 
-    found = generate(model, prompt, 200, sampling=Sampling(temperature=0.8, top_k=40), stop=end)
-    found.ids, found.cache_bytes
+found = generate(model, prompt, 200, sampling=Sampling(temperature=0.8, top_k=40), stop=end)
+found.ids, found.cache_bytes
 """
 
 from __future__ import annotations
@@ -25,8 +25,9 @@ Logits = Float[Tensor, "batch vocab"]
 
 @dataclass(frozen=True)
 class Sampling:
-    """How a token is drawn. `temperature` 0 takes the likeliest; `top_k` (0: all) and `top_p` (1: all) keep the likeliest
-    ones, as many as that or as many as have that probability together. The same seed draws the same on one device."""
+    """How a token is drawn. `temperature` 0 takes the likeliest; `top_k` (0: all) and `top_p` (1: all) keep the
+    likeliest ones, as many as that or as many as have that probability together. The same seed draws the same on one
+    device."""
 
     temperature: float = 0.8
     top_k: int = 0
@@ -37,7 +38,9 @@ class Sampling:
         if not 0 <= self.temperature < float("inf"):
             raise UserError(f"temperature is {self.temperature}; write 0 for the likeliest token, or a number above it")
         if self.top_k < 0 or not 0 < self.top_p <= 1:
-            raise UserError(f"top_k is {self.top_k} and top_p {self.top_p}; write a whole number (0: all) and a share of 1")
+            raise UserError(
+                f"top_k is {self.top_k} and top_p {self.top_p}; write a whole number (0: all) and a share of 1"
+            )
 
     def draw(self, logits: Logits, dice: torch.Generator) -> Int[Tensor, "batch 1"]:
         """One token for each row."""
@@ -77,31 +80,42 @@ class Generated:
 def positions(arch: Arch) -> int:
     """How many tokens a language model can look at; other models are refused."""
     if not isinstance(arch.head, Lm) or not isinstance(arch.embed, Token):
-        raise UserError(f"a {arch.family} model with a {type(arch.head).__name__} head writes no text; take gpt2 or llama")
+        raise UserError(
+            f"a {arch.family} model with a {type(arch.head).__name__} head writes no text; take gpt2 or llama"
+        )
     return arch.embed.positions or arch.stages[0].tokens
 
 
 @torch.no_grad()
 def generate(
-    model: nn.Module, prompt: Ids, new: int, *, sampling: Sampling = USUAL, stop: int | None = None,
-    cached: bool = True, capture: bool | None = None,
-) -> Generated:  # fmt: skip
+    model: nn.Module,
+    prompt: Ids,
+    new: int,
+    *,
+    sampling: Sampling = USUAL,
+    stop: int | None = None,
+    cached: bool = True,
+    capture: bool | None = None,
+) -> Generated:
     """Up to `new` tokens after each prompt (all of one length), until every row has come to `stop`.
 
     Where the model's positions are used up, it goes on with the later half of what it sees, and reads that once more.
-    `cached=False` reads everything at every token, for comparison. `capture` replays a token's step as one CUDA graph: on
-    a GPU the default."""
+    `cached=False` reads everything at every token, for comparison. `capture` replays a token's step as one CUDA graph:
+    on a GPU the default."""
     arch = model.arch
     assert isinstance(arch, Arch)
     limit = positions(arch)
     if prompt.ndim != 2 or not 0 < prompt.shape[1] <= limit:
-        raise UserError(f"the prompt is of shape {tuple(prompt.shape)}; this model takes batch x tokens, of 1 to {limit} "
-                        "tokens")
+        raise UserError(
+            f"the prompt is of shape {tuple(prompt.shape)}; this model takes batch x tokens, of 1 to {limit} tokens"
+        )
     if new < 1:
         raise UserError(f"{new} tokens to generate; write 1 or more")
     device = prompt.device
     dice = torch.Generator(device).manual_seed(sampling.seed)
-    reader = Reader(model, min(limit, prompt.shape[1] + new), cached, device.type == "cuda" if capture is None else capture)
+    reader = Reader(
+        model, min(limit, prompt.shape[1] + new), cached, device.type == "cuda" if capture is None else capture
+    )
     training = model.training
     model.eval()
     try:
@@ -174,7 +188,8 @@ class Reader:
 
 
 def _recorded(step: Callable[[Ids], Logits], ids: Ids) -> Callable[[Ids], Logits]:
-    """`step` as a CUDA graph. It writes the same keys and values however often it runs, so that warming up is harmless."""
+    """`step` as a CUDA graph. It writes the same keys and values however often it runs, so that warming up is
+    harmless."""
     place = ids.clone()
     side = torch.cuda.Stream()
     side.wait_stream(torch.cuda.current_stream())

@@ -35,7 +35,10 @@ class GPT2(nn.Module):
         self.head = LmHead(width, arch.embed.vocab, arch.head)
 
     def features(
-        self, ids: Int[Tensor, "batch tokens"], mask: Bool[Tensor, "batch tokens"] | None = None, cache: Cache | None = None
+        self,
+        ids: Int[Tensor, "batch tokens"],
+        mask: Bool[Tensor, "batch tokens"] | None = None,
+        cache: Cache | None = None,
     ) -> Float[Tensor, "batch tokens width"]:
         """Tokens after the last block, before the final norm. `mask` is True for a real token, False for padding; with
         `cache`, these are the tokens that follow what it holds."""
@@ -68,8 +71,8 @@ class GPT2(nn.Module):
         return self.head(self.features(ids, mask), self.embed.vocab.weight, targets)
 
     def init(self) -> None:
-        """Every matrix and table N(0, 0.02), biases 0. OpenAI's dialect divides the std of what writes into the residual
-        stream by sqrt(2 depth), the number of branches that add up there."""
+        """Every matrix and table N(0, 0.02), biases 0. OpenAI's dialect divides the std of what writes into the
+        residual stream by sqrt(2 depth), the number of branches that add up there."""
         linears(self, std=0.02, cut=False)
         embeddings(self, std=0.02)
         if self.head.weight is not None:

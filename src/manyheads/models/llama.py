@@ -38,7 +38,10 @@ class Llama(nn.Module):
         self.head = LmHead(width, arch.embed.vocab, arch.head)
 
     def features(
-        self, ids: Int[Tensor, "batch tokens"], mask: Bool[Tensor, "batch tokens"] | None = None, cache: Cache | None = None
+        self,
+        ids: Int[Tensor, "batch tokens"],
+        mask: Bool[Tensor, "batch tokens"] | None = None,
+        cache: Cache | None = None,
     ) -> Float[Tensor, "batch tokens width"]:
         """Tokens after the last block, before the final norm. `mask` is True for a real token, False for padding; with
         `cache`, these are the tokens that follow what it holds."""

@@ -36,8 +36,10 @@ class PointsEmbed(nn.Module):
         tokens, dim = points.shape[-2:]
         if points.ndim != 3 or dim != self.spec.dim or (self.positions is not None and tokens != self.tokens):
             wanted = "any number of" if self.positions is None else self.tokens
-            raise UserError(f"points are of shape {tuple(points.shape)}; this model takes batch x {wanted} points x "
-                            f"{self.spec.dim} coordinates")
+            raise UserError(
+                f"points are of shape {tuple(points.shape)}; this model takes batch x {wanted} points x "
+                f"{self.spec.dim} coordinates"
+            )
         if self.positions is None:
             return points
         if self.spec.positions == "add":

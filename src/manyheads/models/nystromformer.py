@@ -40,8 +40,9 @@ class Block(nn.Module):
             case Softmax(causal=False, rope=None):
                 op = SoftmaxAttention(width, attention.op, rates)
             case mix:
-                raise UserError(f"a nystromformer cannot mix tokens by {mix}; write Nystrom(...), or Softmax() for its "
-                                "exact peer")
+                raise UserError(
+                    f"a nystromformer cannot mix tokens by {mix}; write Nystrom(...), or Softmax() for its exact peer"
+                )
         self.attention = Branch(width, attention, op, path)
         self.mlp = Branch(width, mlp, MlpBlock(width, mlp.op, rates), path)
 
@@ -103,8 +104,10 @@ class Nystromformer(nn.Module):
             return self.head(self.features(ids, mask, types), mask)
         if ids.ndim != 3 or ids.shape[1] != 2 or (mask is not None and mask.shape != ids.shape):
             shapes = f"{tuple(ids.shape)}" + (f" with a mask of {tuple(mask.shape)}" if mask is not None else "")
-            raise UserError(f"token ids are of shape {shapes}; this model compares two documents: batch x 2 x tokens, "
-                            "the mask the same")
+            raise UserError(
+                f"token ids are of shape {shapes}; this model compares two documents: batch x 2 x tokens, "
+                "the mask the same"
+            )
         ids, mask = ids.flatten(0, 1), None if mask is None else mask.flatten(0, 1)
         pooled = mean(self.head.norm(self.features(ids, mask, types)), mask)
         return self.head(*pooled.unflatten(0, (-1, 2)).unbind(1))

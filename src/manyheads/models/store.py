@@ -37,8 +37,9 @@ def save(model: nn.Module, folder: Path | str) -> None:
     record.save(arch, folder / RECORD)
 
 
-def load(folder: Path | str, *, device: torch.device | str = "cpu", rates: Rates = Rates(),
-         image: int | None = None) -> nn.Module:
+def load(
+    folder: Path | str, *, device: torch.device | str = "cpu", rates: Rates = Rates(), image: int | None = None
+) -> nn.Module:
     """Read a model that `save` wrote. `image` loads it for another image size: positions are interpolated."""
     folder = Path(folder)
     arch = record.load(folder / RECORD)
@@ -68,10 +69,16 @@ def fill(model: nn.Module, state: dict[str, Tensor], source: str) -> None:
     """Put `state` into `model`; tensors of another architecture are named, with both shapes."""
     own = model.state_dict()
     missing, extra = sorted(own.keys() - state.keys()), sorted(state.keys() - own.keys())
-    wrong = [f"{name} is {tuple(state[name].shape)} there and {tuple(own[name].shape)} here"
-             for name in own if name in state and state[name].shape != own[name].shape]
+    wrong = [
+        f"{name} is {tuple(state[name].shape)} there and {tuple(own[name].shape)} here"
+        for name in own
+        if name in state and state[name].shape != own[name].shape
+    ]
     if missing or extra or wrong:
-        told = [f"{len(names)} {word}: {', '.join(names[:3])}" for word, names in
-                (("missing", missing), ("unknown", extra), ("of another shape", wrong)) if names]
+        told = [
+            f"{len(names)} {word}: {', '.join(names[:3])}"
+            for word, names in (("missing", missing), ("unknown", extra), ("of another shape", wrong))
+            if names
+        ]
         raise UserError(f"{source} holds the weights of another architecture ({'; '.join(told)})")
     model.load_state_dict(state)

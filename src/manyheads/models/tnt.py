@@ -98,8 +98,10 @@ def branches(width: int, layer: Layer, rates: Rates, path: float) -> tuple[Branc
     attention, mlp = layer
     assert isinstance(attention.op, Attention)
     assert isinstance(mlp.op, Mlp)
-    return (Branch(width, attention, SoftmaxAttention(width, attention.op, rates), path),
-            Branch(width, mlp, MlpBlock(width, mlp.op, rates), path))
+    return (
+        Branch(width, attention, SoftmaxAttention(width, attention.op, rates), path),
+        Branch(width, mlp, MlpBlock(width, mlp.op, rates), path),
+    )
 
 
 class TNT(nn.Module):

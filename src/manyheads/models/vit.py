@@ -40,7 +40,8 @@ class ViT(nn.Module):
         return self.head(self.features(images))
 
     def init(self) -> None:
-        """timm's defaults: linear maps N(0, 0.02) truncated, biases 0, class token N(0, 1e-6), patches as a convolution."""
+        """timm's defaults: linear maps N(0, 0.02) truncated, biases 0, class token N(0, 1e-6), patches as a
+        convolution."""
         linears(self, std=0.02)
         truncated(self.embed.positions, 0.02)
         if self.embed.class_tokens is not None:

@@ -43,8 +43,8 @@ class SoftmaxAttention(nn.Module):
         rotary: Float[Tensor, "tokens 2 head_dim"] | None = None,
         kept: Kept | None = None,
     ) -> Float[Tensor, "batch tokens width"]:
-        """`mask` is boolean, True where a key may be seen, and broadcasts to batch x heads x tokens x keys; `rotary` holds
-        the cosines and sines of these tokens' positions; `kept` the keys and values of the tokens before them."""
+        """`mask` is boolean, True where a key may be seen, and broadcasts to batch x heads x tokens x keys; `rotary`
+        holds the cosines and sines of these tokens' positions; `kept` the keys and values of the tokens before them."""
         spec = self.spec
         qkv = self.qkv(x).split((spec.inner, spec.kv_inner, spec.kv_inner), dim=-1)
         q, k, v = (part.unflatten(-1, (-1, spec.head_dim)) for part in qkv)

@@ -40,7 +40,9 @@ class Kept:
             return functional.scaled_dot_product_attention(q, self.keys, self.values, attn_mask=seen)
         # the queries that share keys stand below each other: nothing is repeated
         stacked = q.unflatten(1, (-1, groups)).flatten(2, 3)
-        heads = functional.scaled_dot_product_attention(stacked, self.keys, self.values, attn_mask=seen.repeat(groups, 1))
+        heads = functional.scaled_dot_product_attention(
+            stacked, self.keys, self.values, attn_mask=seen.repeat(groups, 1)
+        )
         return heads.unflatten(2, (groups, -1)).flatten(1, 2)
 
 

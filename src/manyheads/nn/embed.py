@@ -51,7 +51,8 @@ class PatchEmbed(nn.Module):
 
 
 class Sinusoid(Table):
-    """Sines in even columns, cosines in odd ones, base 10,000, times one learned scalar that starts at 1/sqrt(width)."""
+    """Sines in even columns, cosines in odd ones, base 10,000, times one learned scalar that starts at
+    1/sqrt(width)."""
 
     group = "embedding"
 
@@ -89,7 +90,10 @@ class TokenEmbed(nn.Module):
         self.norm = make_norm(spec.norm, width)
 
     def forward(
-        self, ids: Int[Tensor, "batch tokens"], types: Tensor | None = None, places: Int[Tensor, "*b tokens"] | None = None
+        self,
+        ids: Int[Tensor, "batch tokens"],
+        types: Tensor | None = None,
+        places: Int[Tensor, "*b tokens"] | None = None,
     ) -> Float[Tensor, "batch tokens width"]:
         """The sum of what each id, its position and its segment look up, normed; without `types` all are of segment 0.
         `places` are the tokens' positions where the first is not 0, of learned positions."""

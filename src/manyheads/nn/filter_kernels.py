@@ -1,5 +1,5 @@
-"""Triton kernels of a filter along the tokens, one for each head: the skip of Nyström attention. Sums over tokens are left
-in parts for the caller to add in one order."""
+"""Triton kernels of a filter along the tokens, one for each head: the skip of Nyström attention. Sums over tokens are
+left in parts for the caller to add in one order."""
 # mypy: ignore-errors
 
 from __future__ import annotations
@@ -10,9 +10,22 @@ import triton.language as tl
 
 @triton.jit
 def _conv_along(
-    x, w, seen, y, xb, xn, tokens, inner, dim, taps,
-    FLIP: tl.constexpr, IN: tl.constexpr, OUT: tl.constexpr, BLOCK: tl.constexpr, C: tl.constexpr,
-):  # fmt: skip
+    x,
+    w,
+    seen,
+    y,
+    xb,
+    xn,
+    tokens,
+    inner,
+    dim,
+    taps,
+    FLIP: tl.constexpr,
+    IN: tl.constexpr,
+    OUT: tl.constexpr,
+    BLOCK: tl.constexpr,
+    C: tl.constexpr,
+):
     """One filter per head along the tokens, reversed with FLIP; padding is 0 going IN or coming OUT."""
     batch, n = tl.program_id(0).to(tl.int64), tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
     c = tl.program_id(2) * C + tl.arange(0, C)
@@ -34,9 +47,23 @@ def _conv_along(
 
 @triton.jit
 def _conv_weight(
-    x, dy, seen, dw, xb, xn, yb, yn, tokens, inner, taps, chunk,
-    IN: tl.constexpr, BLOCK: tl.constexpr, C: tl.constexpr, T: tl.constexpr,
-):  # fmt: skip
+    x,
+    dy,
+    seen,
+    dw,
+    xb,
+    xn,
+    yb,
+    yn,
+    tokens,
+    inner,
+    taps,
+    chunk,
+    IN: tl.constexpr,
+    BLOCK: tl.constexpr,
+    C: tl.constexpr,
+    T: tl.constexpr,
+):
     """One part's share of the filters' gradient, channel by channel."""
     batch, part, c = tl.program_id(0).to(tl.int64), tl.program_id(1), tl.program_id(2) * C + tl.arange(0, C)
     tap = tl.arange(0, T)

@@ -1,4 +1,5 @@
-"""A filter along the tokens for each head as a differentiable function; torch.compile sees each launch as one operator."""
+"""A filter along the tokens for each head as a differentiable function; torch.compile sees each launch as one
+operator."""
 
 from __future__ import annotations
 
@@ -35,21 +36,46 @@ class _Conv(torch.autograd.Function):
 def _conv(x: Tensor, w: Tensor, seen: Tensor | None, flip: bool) -> Tensor:
     (batch, tokens, inner), (heads, taps), y = x.shape, w.shape, x.new_empty(x.shape)
     kernels._conv_along[(batch, ceil(tokens, 64), ceil(inner, 32))](
-        x, w, x if seen is None else seen, y, *x.stride()[:2], tokens, inner, inner // heads, taps,
-        FLIP=flip, IN=seen is not None and not flip, OUT=seen is not None and flip, BLOCK=64, C=32,
-    )  # fmt: skip
+        x,
+        w,
+        x if seen is None else seen,
+        y,
+        *x.stride()[:2],
+        tokens,
+        inner,
+        inner // heads,
+        taps,
+        FLIP=flip,
+        IN=seen is not None and not flip,
+        OUT=seen is not None and flip,
+        BLOCK=64,
+        C=32,
+    )
     return y
 
 
-@operator("conv_weight(Tensor x, Tensor dy, Tensor? seen, int taps) -> Tensor",
-           lambda x, dy, seen, taps: _filters(x, taps))
+@operator(
+    "conv_weight(Tensor x, Tensor dy, Tensor? seen, int taps) -> Tensor", lambda x, dy, seen, taps: _filters(x, taps)
+)
 def _conv_weight(x: Tensor, dy: Tensor, seen: Tensor | None, taps: int) -> Tensor:
     (batch, tokens, inner), dw = x.shape, _filters(x, taps)
     pieces, chunk = parts(tokens, batch, 64)
     kernels._conv_weight[(batch, pieces, ceil(inner, 32))](
-        x, dy, x if seen is None else seen, dw, *x.stride()[:2], *dy.stride()[:2], tokens, inner, taps, chunk,
-        IN=seen is not None, BLOCK=64, C=32, T=tile(taps),
-    )  # fmt: skip
+        x,
+        dy,
+        x if seen is None else seen,
+        dw,
+        *x.stride()[:2],
+        *dy.stride()[:2],
+        tokens,
+        inner,
+        taps,
+        chunk,
+        IN=seen is not None,
+        BLOCK=64,
+        C=32,
+        T=tile(taps),
+    )
     return dw
 
 

@@ -11,9 +11,9 @@ from torch.nn import functional
 class FullValueAttention(nn.Module):
     """sum over heads of softmax((y Q_h)(x K_h)^T + b_h) x V_h, with Q_h and K_h width x rank and V_h width x width.
 
-    All tokens ask all tokens; with `separate` the last one alone asks, and asks the others. `positions` > 0 adds learned
-    biases b_h to the scores of so many keys, as generalised attention may. `hard` takes the largest score instead of the
-    softmax. An analysis layer: what models are built of has values of rank head_dim (`nn.attention`)."""
+    All tokens ask all tokens; with `separate` the last one alone asks, and asks the others. `positions` > 0 adds
+    learned biases b_h to the scores of so many keys, as generalised attention may. `hard` takes the largest score
+    instead of the softmax. An analysis layer: what models are built of has values of rank head_dim (`nn.attention`)."""
 
     group = "attention"
 

@@ -16,8 +16,8 @@ from .rates import Rates
 
 
 class ClassifyHead(nn.Module):
-    """Norm, pool, (hidden layer), classes. With `distill`, the mean of two classifiers in evaluation and both of them in
-    training; with `aux`, half the largest vote of the patch tokens is added (VOLO)."""
+    """Norm, pool, (hidden layer), classes. With `distill`, the mean of two classifiers in evaluation and both of them
+    in training; with `aux`, half the largest vote of the patch tokens is added (VOLO)."""
 
     group = "head"
 
@@ -119,7 +119,9 @@ def over_vocabulary(x: Tensor, table: Tensor, bias: Tensor | None, targets: Tens
     return vocabulary_loss(x, table, targets, bias)
 
 
-def pick(x: Float[Tensor, "batch tokens width"], at: Int[Tensor, "batch chosen"]) -> Float[Tensor, "batch chosen width"]:
+def pick(
+    x: Float[Tensor, "batch tokens width"], at: Int[Tensor, "batch chosen"]
+) -> Float[Tensor, "batch chosen width"]:
     """The tokens at the chosen positions, as many in every sequence (sparse prediction)."""
     check_chosen(at, *x.shape[:2])
     return x.take_along_dim(at.long()[..., None], dim=1)
@@ -137,6 +139,8 @@ class PairHead(nn.Module):
         self.hidden = nn.Linear(4 * width, spec.hidden)
         self.out = nn.Linear(spec.hidden, spec.classes)
 
-    def forward(self, a: Float[Tensor, "batch width"], b: Float[Tensor, "batch width"]) -> Float[Tensor, "batch classes"]:
+    def forward(
+        self, a: Float[Tensor, "batch width"], b: Float[Tensor, "batch width"]
+    ) -> Float[Tensor, "batch classes"]:
         """Logits of the classes of each pair."""
         return self.out(ACTS[self.spec.act](self.hidden(torch.cat((a, b, a * b, a - b), dim=-1))))

@@ -22,18 +22,23 @@ def check_image(images: Tensor, size: int, channels: int) -> None:
     """Refuse images of another shape than the model was built for."""
     if images.ndim != 4 or tuple(images.shape[1:]) != (channels, size, size):
         got = "x".join(map(str, images.shape))
-        raise UserError(f"images are {got}; this model takes batch x {channels} x {size} x {size}. Resize the images, or "
-                        "build the model for that size (positions interpolate when weights are loaded)")
+        raise UserError(
+            f"images are {got}; this model takes batch x {channels} x {size} x {size}. Resize the images, or "
+            "build the model for that size (positions interpolate when weights are loaded)"
+        )
 
 
 def check_ids(ids: Tensor, vocab: int, limit: int) -> None:
     """Refuse token ids of a wrong shape or length, and, where they can be read, out of the vocabulary."""
     if ids.ndim != 2 or ids.dtype not in WHOLE:
-        raise UserError(f"token ids are {ids.dtype} of shape {tuple(ids.shape)}; this model takes whole numbers, "
-                        "batch x tokens")
+        raise UserError(
+            f"token ids are {ids.dtype} of shape {tuple(ids.shape)}; this model takes whole numbers, batch x tokens"
+        )
     if ids.shape[1] > limit:
-        raise UserError(f"{ids.shape[1]} tokens; this model has positions for {limit}. Shorten the sequence, or build it "
-                        f"with tokens={ids.shape[1]}")
+        raise UserError(
+            f"{ids.shape[1]} tokens; this model has positions for {limit}. Shorten the sequence, or build it "
+            f"with tokens={ids.shape[1]}"
+        )
     _check_range(ids, vocab, "token ids", "this model's vocabulary is")
 
 
@@ -42,27 +47,35 @@ def check_types(types: Tensor, ids: Tensor, kinds: int) -> None:
     if not kinds:
         raise UserError("segment types were given, and this model has none; leave them out")
     if types.shape != ids.shape or types.dtype not in WHOLE:
-        raise UserError(f"segment types are {types.dtype} of shape {tuple(types.shape)}; beside these token ids they are "
-                        f"whole numbers of shape {tuple(ids.shape)}")
+        raise UserError(
+            f"segment types are {types.dtype} of shape {tuple(types.shape)}; beside these token ids they are "
+            f"whole numbers of shape {tuple(ids.shape)}"
+        )
     _check_range(types, kinds, "segment types", "this model knows")
 
 
 def check_mask(mask: Tensor, ids: Tensor) -> None:
     """Refuse a padding mask that is not boolean, of another shape than the ids, or that hides a whole sequence."""
     if mask.dtype != torch.bool or mask.shape != ids.shape:
-        raise UserError(f"the padding mask is {mask.dtype} of shape {tuple(mask.shape)}; beside these token ids it is "
-                        f"boolean (write mask.bool()) of shape {tuple(ids.shape)}, True for a real token")
+        raise UserError(
+            f"the padding mask is {mask.dtype} of shape {tuple(mask.shape)}; beside these token ids it is "
+            f"boolean (write mask.bool()) of shape {tuple(ids.shape)}, True for a real token"
+        )
     if readable(mask) and not bool(mask.any(dim=1).all()):
         empty = (~mask.any(dim=1)).nonzero()[0].item()
-        raise UserError(f"the padding mask hides all {mask.shape[1]} tokens of sequence {empty}; a sequence has at least "
-                        "one real token")
+        raise UserError(
+            f"the padding mask hides all {mask.shape[1]} tokens of sequence {empty}; a sequence has at least "
+            "one real token"
+        )
 
 
 def check_chosen(at: Tensor, batch: int, tokens: int) -> None:
     """Refuse positions to predict that are not whole numbers inside the sequence, as many for every sequence."""
     if at.ndim != 2 or at.shape[0] != batch or at.dtype not in WHOLE:
-        raise UserError(f"chosen positions are {at.dtype} of shape {tuple(at.shape)}; write whole numbers, {batch} "
-                        "sequences x positions")
+        raise UserError(
+            f"chosen positions are {at.dtype} of shape {tuple(at.shape)}; write whole numbers, {batch} "
+            "sequences x positions"
+        )
     _check_range(at, tokens, "chosen positions", "these sequences have")
 
 

@@ -19,8 +19,8 @@ _SIDES: dict[tuple[torch.device, int], torch.cuda.Stream] = {}  # by the stream 
 
 
 def kernels_run(x: Tensor) -> bool:
-    """Whether Triton kernels work on x: on a GPU, below float64, where they are wanted and can reach all of a sample, and
-    not in a program that is being exported."""
+    """Whether Triton kernels work on x: on a GPU, below float64, where they are wanted and can reach all of a sample,
+    and not in a program that is being exported."""
     usable = TRITON and WANTED and x.device.type == "cuda" and x.dtype != torch.float64 and not exporting()
     return usable and reach(x) < FARTHEST
 

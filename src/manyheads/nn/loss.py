@@ -35,7 +35,9 @@ def vocabulary_loss(
     Targets of -100 do not count. `rows` are taken at a time; by default as many as BLOCK allows."""
     check_targets(targets, x, len(table))
     kind = x.device.type
-    dtype = torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else torch.promote_types(x.dtype, table.dtype)
+    dtype = (
+        torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else torch.promote_types(x.dtype, table.dtype)
+    )
     flat = x.flatten(0, -2)
     rows = rows or block_rows(len(flat), len(table), kind)
     with torch.autocast(kind, enabled=False):
@@ -51,13 +53,17 @@ def block_rows(rows: int, vocab: int, kind: str) -> int:
 def check_targets(targets: Tensor, x: Tensor, vocab: int) -> None:
     """Refuse targets that do not stand beside the rows of `x` one by one or, where they can be read, name no word."""
     if targets.shape != x.shape[:-1] or targets.dtype not in (torch.int64, torch.int32):
-        raise UserError(f"targets are {targets.dtype} of shape {tuple(targets.shape)}; beside these tokens they are whole "
-                        f"numbers of shape {tuple(x.shape[:-1])}")
+        raise UserError(
+            f"targets are {targets.dtype} of shape {tuple(targets.shape)}; beside these tokens they are whole "
+            f"numbers of shape {tuple(x.shape[:-1])}"
+        )
     if readable(targets) and targets.numel():
         low, high = (int(end) for end in targets.where(targets != IGNORED, 0).aminmax())
         if low < 0 or high >= vocab:
-            raise UserError(f"targets run from {low} to {high}; this model's vocabulary is 0 to {vocab - 1}, and {IGNORED} "
-                            "is what does not count")
+            raise UserError(
+                f"targets run from {low} to {high}; this model's vocabulary is 0 to {vocab - 1}, and {IGNORED} "
+                "is what does not count"
+            )
 
 
 class _Loss(torch.autograd.Function):
@@ -66,7 +72,7 @@ class _Loss(torch.autograd.Function):
     @staticmethod
     def forward(
         ctx: Any, x: Tensor, table: Tensor, bias: Tensor | None, targets: Tensor, dtype: torch.dtype, rows: int
-    ) -> Tensor:  # fmt: skip
+    ) -> Tensor:
         wanted = any(ctx.needs_input_grad[:3])
         short = None if bias is None else bias.to(dtype)
         loss, dx, dtable, dbias = _blocks(x, table.to(dtype), short, targets, rows, wanted)
@@ -80,8 +86,14 @@ class _Loss(torch.autograd.Function):
     def backward(ctx: Any, dloss: Tensor) -> tuple[Tensor | None, ...]:
         dx, dtable, dbias = ctx.saved_tensors
         kinds = ctx.dtypes
-        return (dx * dloss.to(dx.dtype), (dtable * dloss).to(kinds[0]),
-                None if kinds[1] is None else (dbias * dloss).to(kinds[1]), None, None, None)
+        return (
+            dx * dloss.to(dx.dtype),
+            (dtable * dloss).to(kinds[0]),
+            None if kinds[1] is None else (dbias * dloss).to(kinds[1]),
+            None,
+            None,
+            None,
+        )
 
 
 def _fake(

@@ -30,9 +30,7 @@ def _sum(x, top, total):
 
 
 @triton.jit
-def _row(
-    logits, targets, share, losses, vocab, width, stride, WANTED: tl.constexpr, COLUMNS: tl.constexpr
-):  # fmt: skip
+def _row(logits, targets, share, losses, vocab, width, stride, WANTED: tl.constexpr, COLUMNS: tl.constexpr):
     at = tl.program_id(0).to(tl.int64)
     target = tl.load(targets + at)
     counts = target != IGNORED
@@ -57,10 +55,20 @@ def _row(
 
 
 def rows_on_gpu(logits: Tensor, targets: Tensor, share: Tensor, wanted: bool, vocab: int) -> Tensor:
-    """Sum of the rows' losses times `share`; with `wanted`, logits are overwritten by its gradient. Columns from `vocab`
-    on are there to fill a row: they count for nothing and their gradient is 0."""
+    """Sum of the rows' losses times `share`; with `wanted`, logits are overwritten by its gradient. Columns from
+    `vocab` on are there to fill a row: they count for nothing and their gradient is 0."""
     losses = torch.empty(len(logits), device=logits.device, dtype=torch.float32)
     with torch.cuda.device_of(logits):
-        _row[(len(logits),)](logits, targets.contiguous(), share, losses, vocab, logits.shape[1], logits.stride(0),
-                             wanted, COLUMNS, num_warps=WARPS)  # fmt: skip
+        _row[(len(logits),)](
+            logits,
+            targets.contiguous(),
+            share,
+            losses,
+            vocab,
+            logits.shape[1],
+            logits.stride(0),
+            wanted,
+            COLUMNS,
+            num_warps=WARPS,
+        )
     return losses.sum() * share

@@ -24,8 +24,8 @@ ACTS: dict[Act, Callable[[Tensor], Tensor]] = {
 class MlpBlock(nn.Module):
     """out(act(in(x))), or out(act(gate) * value) where `in` gives gate and value side by side.
 
-    Dropout falls on the result and, with `twice`, on the hidden units as well: vision models and the LRA models do that,
-    GPT-2 and BERT do not."""
+    Dropout falls on the result and, with `twice`, on the hidden units as well: vision models and the LRA models do
+    that, GPT-2 and BERT do not."""
 
     group = "mlp"
 

@@ -86,8 +86,9 @@ def backend(q: Float[Tensor, "batch heads tokens head_dim"], landmarks: int) -> 
 
 
 def inverse_map(q: Tensor, k: Tensor, iterations: int) -> Tensor:
-    """Z, the pseudo-inverse of softmax(q k^T / sqrt(head_dim)) of the landmarks; on a GPU in float64, for PyTorch may have
-    been told to make float32 products of TF32 ones, and 6 iterations of these leave an error of 1e-3 (emulated)."""
+    """Z, the pseudo-inverse of softmax(q k^T / sqrt(head_dim)) of the landmarks; on a GPU in float64, for PyTorch may
+    have been told to make float32 products of TF32 ones, and 6 iterations of these leave an error of 1e-3
+    (emulated)."""
     given = q.dtype
     if q.device.type == "cuda":
         q, k = q.double(), k.double()
@@ -111,7 +112,9 @@ def means(x: Float[Tensor, "... tokens d"], landmarks: int) -> Float[Tensor, "..
     exact = torch.promote_types(x.dtype, torch.float32)
     first, rest = x.split((longer * (size + 1), (landmarks - longer) * size), dim=-2)
     rest = rest.unflatten(-2, (landmarks - longer, size)).mean(dim=-2, dtype=exact)
-    return torch.cat((first.unflatten(-2, (longer, size + 1)).mean(dim=-2, dtype=exact), rest), dim=-2) if longer else rest
+    return (
+        torch.cat((first.unflatten(-2, (longer, size + 1)).mean(dim=-2, dtype=exact), rest), dim=-2) if longer else rest
+    )
 
 
 def segments(mask: Bool[Tensor, "batch tokens"], landmarks: int) -> Int[Tensor, "batch tokens"]:

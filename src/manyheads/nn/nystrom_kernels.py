@@ -1,11 +1,12 @@
-"""Triton kernels of Nyström attention: landmarks, what they ask of all tokens, what all tokens ask of them, the inverse.
+"""Triton kernels of Nyström attention: landmarks, what they ask of all tokens, what all tokens ask of them, the
+inverse.
 
-A map of tokens x landmarks lives in registers only, forward and backward. Inputs are read in the precision and the layout
-they come in, and everything is computed in float32. A product (DOT) of float32 inputs is three TF32 ones, which keep its
-digits; of half-precision inputs, which are exact in TF32, it is one: maps are then rounded to 11 bits, where half-precision
-ones have 8. Those of the inverse are always three. Sums over tokens are left in parts for the caller to add in one order.
-Names: g counts batch x heads, M and D are `marks` (landmarks) and `dim` (head_dim) rounded up to what a tile takes.
-"""
+A map of tokens x landmarks lives in registers only, forward and backward. Inputs are read in the precision and the
+layout they come in, and everything is computed in float32. A product (DOT) of float32 inputs is three TF32 ones, which
+keep its digits; of half-precision inputs, which are exact in TF32, it is one: maps are then rounded to 11 bits, where
+half-precision ones have 8. Those of the inverse are always three. Sums over tokens are left in parts for the caller to
+add in one order. Names: g counts batch x heads, M and D are `marks` (landmarks) and `dim` (head_dim) rounded up to what
+a tile takes."""
 # mypy: ignore-errors
 
 from __future__ import annotations
@@ -14,10 +15,27 @@ import triton
 import triton.language as tl
 
 
-# ---------------------------------------------------------------------------------------------------------- the landmarks
+# ---------------------------------------------------------------------------------------------------------- the
+# landmarks
 @triton.jit
 def _means(
-    q, k, q_marks, k_marks, qb, qh, qn, kb, kh, kn, heads, marks, dim, size, longer, D: tl.constexpr, BLOCK: tl.constexpr
+    q,
+    k,
+    q_marks,
+    k_marks,
+    qb,
+    qh,
+    qn,
+    kb,
+    kh,
+    kn,
+    heads,
+    marks,
+    dim,
+    size,
+    longer,
+    D: tl.constexpr,
+    BLOCK: tl.constexpr,
 ):
     """The means of one segment of the queries and of the keys; the first `longer` segments hold size + 1 tokens."""
     g, mark, col = tl.program_id(0), tl.program_id(1), tl.arange(0, D)
@@ -41,9 +59,31 @@ def _means(
 # --------------------------------------------------------------------------------------- softmax(q~ k^T) v: few queries
 @triton.jit
 def _few_forward(
-    q, k, v, seen, out, top, total, kb, kh, kn, vb, vh, vn, heads, tokens, marks, dim, scale, chunk,
-    MASKED: tl.constexpr, M: tl.constexpr, D: tl.constexpr, BLOCK: tl.constexpr, DOT: tl.constexpr,
-):  # fmt: skip
+    q,
+    k,
+    v,
+    seen,
+    out,
+    top,
+    total,
+    kb,
+    kh,
+    kn,
+    vb,
+    vh,
+    vn,
+    heads,
+    tokens,
+    marks,
+    dim,
+    scale,
+    chunk,
+    MASKED: tl.constexpr,
+    M: tl.constexpr,
+    D: tl.constexpr,
+    BLOCK: tl.constexpr,
+    DOT: tl.constexpr,
+):
     """One part of the tokens: unnormalised sum of values, its largest score and its sum of weights."""
     g, part = tl.program_id(0), tl.program_id(1)
     batch, head = (g // heads).to(tl.int64), g % heads
@@ -95,9 +135,37 @@ def _few_combine(partial, top, total, out, lse, parts, marks, dim, M: tl.constex
 
 @triton.jit
 def _few_backward(
-    q, k, v, seen, y, lse, dy, dq, dk, dv, kb, kh, kn, vb, vh, vn, gb, gh, gn, heads, tokens, marks, dim, scale, chunk,
-    MASKED: tl.constexpr, M: tl.constexpr, D: tl.constexpr, BLOCK: tl.constexpr, DOT: tl.constexpr,
-):  # fmt: skip
+    q,
+    k,
+    v,
+    seen,
+    y,
+    lse,
+    dy,
+    dq,
+    dk,
+    dv,
+    kb,
+    kh,
+    kn,
+    vb,
+    vh,
+    vn,
+    gb,
+    gh,
+    gn,
+    heads,
+    tokens,
+    marks,
+    dim,
+    scale,
+    chunk,
+    MASKED: tl.constexpr,
+    M: tl.constexpr,
+    D: tl.constexpr,
+    BLOCK: tl.constexpr,
+    DOT: tl.constexpr,
+):
     """Gradients of one part of the keys and values, and its share of the queries' gradient."""
     g, part = tl.program_id(0), tl.program_id(1)
     batch, head = (g // heads).to(tl.int64), g % heads
@@ -131,12 +199,30 @@ def _few_backward(
     tl.store(dq + here[:, None] * dim + col[None, :], dasks * scale, mask=few)
 
 
-# ---------------------------------------------------------------------------------------- softmax(q k~^T) w: many queries
+# ---------------------------------------------------------------------------------------- softmax(q k~^T) w: many
+# queries
 @triton.jit
 def _many_forward(
-    q, k, w, out, qb, qh, qn, ob, oh, on, heads, tokens, marks, dim, scale,
-    M: tl.constexpr, D: tl.constexpr, BLOCK: tl.constexpr, DOT: tl.constexpr,
-):  # fmt: skip
+    q,
+    k,
+    w,
+    out,
+    qb,
+    qh,
+    qn,
+    ob,
+    oh,
+    on,
+    heads,
+    tokens,
+    marks,
+    dim,
+    scale,
+    M: tl.constexpr,
+    D: tl.constexpr,
+    BLOCK: tl.constexpr,
+    DOT: tl.constexpr,
+):
     """One block of tokens."""
     g, start = tl.program_id(0), tl.program_id(1) * BLOCK
     batch, head = (g // heads).to(tl.int64), g % heads
@@ -155,9 +241,33 @@ def _many_forward(
 
 @triton.jit
 def _many_backward(
-    q, k, w, dy, dq, dk, dw, qb, qh, qn, yb, yh, yn, gb, gh, gn, heads, tokens, marks, dim, scale, chunk,
-    M: tl.constexpr, D: tl.constexpr, BLOCK: tl.constexpr, DOT: tl.constexpr,
-):  # fmt: skip
+    q,
+    k,
+    w,
+    dy,
+    dq,
+    dk,
+    dw,
+    qb,
+    qh,
+    qn,
+    yb,
+    yh,
+    yn,
+    gb,
+    gh,
+    gn,
+    heads,
+    tokens,
+    marks,
+    dim,
+    scale,
+    chunk,
+    M: tl.constexpr,
+    D: tl.constexpr,
+    BLOCK: tl.constexpr,
+    DOT: tl.constexpr,
+):
     """Gradients of one part of the queries, and its share of the landmarks' gradients."""
     g, part = tl.program_id(0), tl.program_id(1)
     batch, head = (g // heads).to(tl.int64), g % heads
@@ -170,7 +280,9 @@ def _many_backward(
         n = start + tl.arange(0, BLOCK)
         both = (n < tokens)[:, None] & (col < dim)[None, :]
         asks = tl.load(q + batch * qb + head * qh + n[:, None] * qn + col[None, :], mask=both, other=0.0).to(tl.float32)
-        dout = tl.load(dy + batch * yb + head * yh + n[:, None] * yn + col[None, :], mask=both, other=0.0).to(tl.float32)
+        dout = tl.load(dy + batch * yb + head * yh + n[:, None] * yn + col[None, :], mask=both, other=0.0).to(
+            tl.float32
+        )
         x = tl.where((row < marks)[None, :], tl.dot(asks, tl.trans(keys), input_precision=DOT), float("-inf"))
         p = tl.exp(x - tl.max(x, 1)[:, None])
         p = p / tl.sum(p, 1)[:, None]

@@ -1,8 +1,8 @@
 """Nyström attention's kernels as differentiable functions.
 
 The same inputs give the same bits: every sum over tokens is taken in parts, and the parts are added in one order.
-torch.compile sees each launch as one opaque operator: inlined into its graphs these kernels run at a third of their speed.
-"""
+torch.compile sees each launch as one opaque operator: inlined into its graphs these kernels run at a third of their
+speed."""
 
 from __future__ import annotations
 
@@ -23,7 +23,8 @@ def landmarks_of(q: Tensor, k: Tensor, landmarks: int) -> tuple[Tensor, Tensor]:
 
 
 def few(q: Tensor, k: Tensor, v: Tensor, seen: Tensor | None) -> Tensor:
-    """softmax(q k^T / sqrt(head_dim)) v for few queries in float32; `seen` is batch x tokens, True where a key counts."""
+    """softmax(q k^T / sqrt(head_dim)) v for few queries in float32; `seen` is batch x tokens, True where a key
+    counts."""
     return _Few.apply(q.contiguous(), rows(k), rows(v), None if seen is None else seen.contiguous())
 
 
@@ -45,7 +46,8 @@ def many(q: Tensor, k: Tensor, w: Tensor) -> Tensor:
     return found.transpose(1, 2)
 
 
-# ------------------------------------------------------------------------------------------------------------- gradients
+# -------------------------------------------------------------------------------------------------------------
+# gradients
 class _Landmarks(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, q: Tensor, k: Tensor, landmarks: int) -> tuple[Tensor, Tensor]:
@@ -107,8 +109,8 @@ class _FewAndInverse(torch.autograd.Function):
 
 
 class _Many(torch.autograd.Function):
-    """Its value lies token by token, all heads of a token side by side, and is contiguous that way: torch.compile makes the
-    gradient of a value contiguous before it is handed on, by a copy where it is not."""
+    """Its value lies token by token, all heads of a token side by side, and is contiguous that way: torch.compile makes
+    the gradient of a value contiguous before it is handed on, by a copy where it is not."""
 
     @staticmethod
     def forward(ctx: Any, q: Tensor, k: Tensor, w: Tensor) -> Tensor:
@@ -122,21 +124,35 @@ class _Many(torch.autograd.Function):
         return dq, dk.sum(dim=2), dw.sum(dim=2)
 
 
-# -------------------------------------------------------------------------------------------------------------- launches
+# --------------------------------------------------------------------------------------------------------------
+# launches
 def _parted(q: Tensor, tokens: int) -> Tensor:
     batch, heads, marks, dim = q.shape
     return q.new_empty(batch, heads, parts(tokens, batch * heads, _block(marks, dim))[0], marks, dim)
 
 
-@operator("means(Tensor q, Tensor k, int landmarks) -> (Tensor, Tensor)",
-          lambda q, k, landmarks: (_room(q, landmarks), _room(q, landmarks)))
+@operator(
+    "means(Tensor q, Tensor k, int landmarks) -> (Tensor, Tensor)",
+    lambda q, k, landmarks: (_room(q, landmarks), _room(q, landmarks)),
+)
 def _means(q: Tensor, k: Tensor, landmarks: int) -> tuple[Tensor, Tensor]:
     (batch, heads, tokens, dim), size = q.shape, q.shape[2] // landmarks
     q_marks, k_marks = _room(q, landmarks), _room(q, landmarks)
     kernels._means[(batch * heads, landmarks)](
-        q, k, q_marks, k_marks, *q.stride()[:3], *k.stride()[:3], heads, landmarks, dim, size, tokens % landmarks,
-        D=tile(dim), BLOCK=min(tile(size + 1), 64),
-    )  # fmt: skip
+        q,
+        k,
+        q_marks,
+        k_marks,
+        *q.stride()[:3],
+        *k.stride()[:3],
+        heads,
+        landmarks,
+        dim,
+        size,
+        tokens % landmarks,
+        D=tile(dim),
+        BLOCK=min(tile(size + 1), 64),
+    )
     return q_marks, k_marks
 
 
@@ -144,24 +160,44 @@ def _room(q: Tensor, landmarks: int) -> Tensor:
     return q.new_empty(*q.shape[:2], landmarks, q.shape[3], dtype=torch.float32)
 
 
-@operator("few(Tensor q, Tensor k, Tensor v, Tensor? seen) -> (Tensor, Tensor)",
-           lambda q, k, v, seen: (torch.empty_like(q), q.new_empty(q.shape[:3])))
+@operator(
+    "few(Tensor q, Tensor k, Tensor v, Tensor? seen) -> (Tensor, Tensor)",
+    lambda q, k, v, seen: (torch.empty_like(q), q.new_empty(q.shape[:3])),
+)
 def _few(q: Tensor, k: Tensor, v: Tensor, seen: Tensor | None) -> tuple[Tensor, Tensor]:
     (batch, heads, marks, dim), tokens = q.shape, k.shape[2]
     pieces, chunk = parts(tokens, batch * heads, _block(marks, dim))
     partial, y, lse = _parted(q, tokens), torch.empty_like(q), q.new_empty(batch, heads, marks)
     top, total = q.new_empty(2, batch, heads, pieces, marks)
     kernels._few_forward[(batch * heads, pieces)](
-        q, k, v, q if seen is None else seen, partial, top, total, *k.stride()[:3], *v.stride()[:3], heads, tokens, marks,
-        dim, dim**-0.5, chunk, MASKED=seen is not None, BLOCK=_block(marks, dim), DOT=_dot(k, v), **_tiles(marks, dim),
-    )  # fmt: skip
+        q,
+        k,
+        v,
+        q if seen is None else seen,
+        partial,
+        top,
+        total,
+        *k.stride()[:3],
+        *v.stride()[:3],
+        heads,
+        tokens,
+        marks,
+        dim,
+        dim**-0.5,
+        chunk,
+        MASKED=seen is not None,
+        BLOCK=_block(marks, dim),
+        DOT=_dot(k, v),
+        **_tiles(marks, dim),
+    )
     kernels._few_combine[(batch * heads,)](partial, top, total, y, lse, pieces, marks, dim, **_tiles(marks, dim))
     return y, lse
 
 
-@operator("few_back(Tensor q, Tensor k, Tensor v, Tensor? seen, Tensor y, Tensor lse, Tensor dy) -> "
-          "(Tensor, Tensor, Tensor)",
-          lambda q, k, v, *_: (_parted(q, k.shape[2]), like(k), like(v)))
+@operator(
+    "few_back(Tensor q, Tensor k, Tensor v, Tensor? seen, Tensor y, Tensor lse, Tensor dy) -> (Tensor, Tensor, Tensor)",
+    lambda q, k, v, *_: (_parted(q, k.shape[2]), like(k), like(v)),
+)
 def _few_back(
     q: Tensor, k: Tensor, v: Tensor, seen: Tensor | None, y: Tensor, lse: Tensor, dy: Tensor
 ) -> tuple[Tensor, Tensor, Tensor]:
@@ -169,10 +205,30 @@ def _few_back(
     pieces, chunk = parts(tokens, batch * heads, _block(marks, dim))
     dq, dk, dv = _parted(q, tokens), like(k), like(v)
     kernels._few_backward[(batch * heads, pieces)](
-        q, k, v, q if seen is None else seen, y, lse, dy, dq, dk, dv, *k.stride()[:3], *v.stride()[:3],
-        *dk.stride()[:3], heads, tokens, marks, dim, dim**-0.5, chunk, MASKED=seen is not None, BLOCK=_block(marks, dim),
-        DOT=_dot(k, v), **_tiles(marks, dim),
-    )  # fmt: skip
+        q,
+        k,
+        v,
+        q if seen is None else seen,
+        y,
+        lse,
+        dy,
+        dq,
+        dk,
+        dv,
+        *k.stride()[:3],
+        *v.stride()[:3],
+        *dk.stride()[:3],
+        heads,
+        tokens,
+        marks,
+        dim,
+        dim**-0.5,
+        chunk,
+        MASKED=seen is not None,
+        BLOCK=_block(marks, dim),
+        DOT=_dot(k, v),
+        **_tiles(marks, dim),
+    )
     return dq, dk, dv
 
 
@@ -181,29 +237,65 @@ def _many(q: Tensor, k: Tensor, w: Tensor) -> Tensor:
     (batch, heads, tokens, dim), marks, y = q.shape, k.shape[2], like(q)
     block = _wide(marks, dim)
     kernels._many_forward[(batch * heads, ceil(tokens, block))](
-        q, k, w, y, *q.stride()[:3], *y.stride()[:3], heads, tokens, marks, dim, dim**-0.5, BLOCK=block,
-        DOT=_dot(q), **_tiles(marks, dim),
-    )  # fmt: skip
+        q,
+        k,
+        w,
+        y,
+        *q.stride()[:3],
+        *y.stride()[:3],
+        heads,
+        tokens,
+        marks,
+        dim,
+        dim**-0.5,
+        BLOCK=block,
+        DOT=_dot(q),
+        **_tiles(marks, dim),
+    )
     return y.transpose(1, 2)
 
 
-@operator("many_back(Tensor q, Tensor k, Tensor w, Tensor dy) -> (Tensor, Tensor, Tensor)",
-           lambda q, k, w, dy: (like(q), _parted(k, q.shape[2]), _parted(k, q.shape[2])))
+@operator(
+    "many_back(Tensor q, Tensor k, Tensor w, Tensor dy) -> (Tensor, Tensor, Tensor)",
+    lambda q, k, w, dy: (like(q), _parted(k, q.shape[2]), _parted(k, q.shape[2])),
+)
 def _many_back(q: Tensor, k: Tensor, w: Tensor, dy: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     (batch, heads, tokens, dim), marks = q.shape, k.shape[2]
     pieces, chunk = parts(tokens, batch * heads, _block(marks, dim))
     dq, dk, dw, dy = like(q), _parted(k, tokens), _parted(k, tokens), dy.transpose(1, 2)
     kernels._many_backward[(batch * heads, pieces)](
-        q, k, w, dy, dq, dk, dw, *q.stride()[:3], *dy.stride()[:3], *dq.stride()[:3], heads, tokens, marks, dim,
-        dim**-0.5, chunk, BLOCK=_block(marks, dim), DOT=_dot(q), **_tiles(marks, dim),
-    )  # fmt: skip
+        q,
+        k,
+        w,
+        dy,
+        dq,
+        dk,
+        dw,
+        *q.stride()[:3],
+        *dy.stride()[:3],
+        *dq.stride()[:3],
+        heads,
+        tokens,
+        marks,
+        dim,
+        dim**-0.5,
+        chunk,
+        BLOCK=_block(marks, dim),
+        DOT=_dot(q),
+        **_tiles(marks, dim),
+    )
     return dq, dk, dw
 
 
-@operator("few_inverse(Tensor q, Tensor k_marks, Tensor k, Tensor v, Tensor? seen, int iterations) -> "
-          "(Tensor, Tensor, Tensor, Tensor)",
-          lambda q, k_marks, k, v, seen, iterations: (
-              torch.empty_like(q), q.new_empty(q.shape[:3]), *_squares(q, iterations)))
+@operator(
+    "few_inverse(Tensor q, Tensor k_marks, Tensor k, Tensor v, Tensor? seen, int iterations) -> "
+    "(Tensor, Tensor, Tensor, Tensor)",
+    lambda q, k_marks, k, v, seen, iterations: (
+        torch.empty_like(q),
+        q.new_empty(q.shape[:3]),
+        *_squares(q, iterations),
+    ),
+)
 def _few_inverse(
     q: Tensor, k_marks: Tensor, k: Tensor, v: Tensor, seen: Tensor | None, iterations: int
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
@@ -218,21 +310,43 @@ def _few_inverse(
     return y, lse, z, kept
 
 
-@operator("few_inverse_back(Tensor q, Tensor k_marks, Tensor k, Tensor v, Tensor? seen, Tensor y, Tensor lse, Tensor kept, "
-          "Tensor dy, Tensor dz, bool rough) -> (Tensor, Tensor, Tensor, Tensor, Tensor)",
-          lambda q, k_marks, k, v, *_: (
-              _parted(q, k.shape[2]), like(k), like(v), torch.empty_like(q), torch.empty_like(q)))
+@operator(
+    "few_inverse_back(Tensor q, Tensor k_marks, Tensor k, Tensor v, Tensor? seen, Tensor y, Tensor lse, Tensor kept, "
+    "Tensor dy, Tensor dz, bool rough) -> (Tensor, Tensor, Tensor, Tensor, Tensor)",
+    lambda q, k_marks, k, v, *_: (_parted(q, k.shape[2]), like(k), like(v), torch.empty_like(q), torch.empty_like(q)),
+)
 def _few_inverse_back(
-    q: Tensor, k_marks: Tensor, k: Tensor, v: Tensor, seen: Tensor | None, y: Tensor, lse: Tensor, kept: Tensor,
-    dy: Tensor, dz: Tensor, rough: bool,
-) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:  # fmt: skip
+    q: Tensor,
+    k_marks: Tensor,
+    k: Tensor,
+    v: Tensor,
+    seen: Tensor | None,
+    y: Tensor,
+    lse: Tensor,
+    kept: Tensor,
+    dy: Tensor,
+    dz: Tensor,
+    rough: bool,
+) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
     (batch, heads, marks, dim), dq_inverse, dk_marks = q.shape, torch.empty_like(q), torch.empty_like(q)
 
     def invert() -> None:
         kernels._inverse_backward[(batch * heads,)](
-            q, k_marks, kept, dz, dq_inverse, dk_marks, marks, dim, dim**-0.5, len(kept), M=tile(marks), D=tile(dim),
-            DOT="tf32" if rough else "tf32x3", num_warps=4 if rough else 8,
-        )  # fmt: skip
+            q,
+            k_marks,
+            kept,
+            dz,
+            dq_inverse,
+            dk_marks,
+            marks,
+            dim,
+            dim**-0.5,
+            len(kept),
+            M=tile(marks),
+            D=tile(dim),
+            DOT="tf32" if rough else "tf32x3",
+            num_warps=4 if rough else 8,
+        )
 
     dq, dk, dv = beside(q, invert, lambda: _few_back(q, k, v, seen, y, lse, dy))
     return dq, dk, dv, dq_inverse, dk_marks
@@ -244,7 +358,8 @@ def _squares(q: Tensor, iterations: int) -> tuple[Tensor, Tensor]:
     return z, z.new_empty(iterations, *z.shape)
 
 
-# ------------------------------------------------------------------------------------------------------ layouts and sizes
+# ------------------------------------------------------------------------------------------------------ layouts and
+# sizes
 def _dot(*inputs: Tensor) -> str:
     """How products are made of such inputs."""
     return "tf32x3" if any(x.dtype == torch.float32 for x in inputs) else "tf32"
@@ -255,11 +370,13 @@ def _block(marks: int, dim: int) -> int:
 
 
 def _wide(marks: int, dim: int) -> int:
-    """The block of a kernel that holds little else: 4,096 tokens of 64 heads and 64 landmarks of 32 take an H200 24 us with
-    128 tokens at once, 27 us with 64."""
+    """The block of a kernel that holds little else: 4,096 tokens of 64 heads and 64 landmarks of 32 take an H200 24 us
+    with 128 tokens at once, 27 us with 64."""
     return min(128, 8192 // max(tile(marks), tile(dim))) if _block(marks, dim) == 64 else 32
 
 
 def _tiles(marks: int, dim: int) -> dict[str, int]:
     m, d = tile(marks), tile(dim)
-    return {"M": m, "D": d} | ({"num_warps": 4, "num_stages": 3} if m * d <= 2048 else {"num_warps": 8, "num_stages": 1})
+    return {"M": m, "D": d} | (
+        {"num_warps": 4, "num_stages": 3} if m * d <= 2048 else {"num_warps": 8, "num_stages": 1}
+    )

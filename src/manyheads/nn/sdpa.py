@@ -14,14 +14,19 @@ FEW = 32  # tokens of a sample for which one program has room
 
 
 def backend(
-    q: Tensor, *, mask: bool = False, grouped: bool = False, keys: int | None = None, causal: bool = False,
+    q: Tensor,
+    *,
+    mask: bool = False,
+    grouped: bool = False,
+    keys: int | None = None,
+    causal: bool = False,
     dropout: float = 0.0,
-) -> str:  # fmt: skip
-    """The kernel `attend` uses for these queries: `short` on a GPU for at most 32 tokens that all see each other, `cudnn`
-    on Hopper and later in half precision, else PyTorch's choice.
+) -> str:
+    """The kernel `attend` uses for these queries: `short` on a GPU for at most 32 tokens that all see each other,
+    `cudnn` on Hopper and later in half precision, else PyTorch's choice.
 
-    Measured on one H200, forward and backward of 64 x 12 heads of 64 over 1024 causal tokens: cuDNN 1.58 ms, flash 2.12.
-    torch 2.11 prefers cuDNN there by itself; older priorities put flash first."""
+    Measured on one H200, forward and backward of 64 x 12 heads of 64 over 1024 causal tokens: cuDNN 1.58 ms, flash
+    2.12. torch 2.11 prefers cuDNN there by itself; older priorities put flash first."""
     plain = not (mask or grouped or causal or dropout)
     if kernels_run(q) and plain and 1 < q.shape[-2] <= FEW and keys in (None, q.shape[-2]) and q.shape[-1] <= 64:
         return "short"

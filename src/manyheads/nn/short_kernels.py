@@ -28,9 +28,30 @@ def _weights(asks, keys, tokens, scale, N: tl.constexpr, DOT: tl.constexpr):
 
 @triton.jit
 def _short_forward(
-    q, k, v, out, qb, qh, qn, kb, kh, kn, vb, vh, vn, ob, oh, on, heads, tokens, dim, scale,
-    N: tl.constexpr, D: tl.constexpr, DOT: tl.constexpr,
-):  # fmt: skip
+    q,
+    k,
+    v,
+    out,
+    qb,
+    qh,
+    qn,
+    kb,
+    kh,
+    kn,
+    vb,
+    vh,
+    vn,
+    ob,
+    oh,
+    on,
+    heads,
+    tokens,
+    dim,
+    scale,
+    N: tl.constexpr,
+    D: tl.constexpr,
+    DOT: tl.constexpr,
+):
     """softmax(q k^T scale) v."""
     g = tl.program_id(0)
     batch, head = (g // heads).to(tl.int64), g % heads
@@ -46,9 +67,36 @@ def _short_forward(
 
 @triton.jit
 def _short_backward(
-    q, k, v, dy, dq, dk, dv, qb, qh, qn, kb, kh, kn, vb, vh, vn, yb, yh, yn, gb, gh, gn, heads, tokens, dim, scale,
-    N: tl.constexpr, D: tl.constexpr, DOT: tl.constexpr,
-):  # fmt: skip
+    q,
+    k,
+    v,
+    dy,
+    dq,
+    dk,
+    dv,
+    qb,
+    qh,
+    qn,
+    kb,
+    kh,
+    kn,
+    vb,
+    vh,
+    vn,
+    yb,
+    yh,
+    yn,
+    gb,
+    gh,
+    gn,
+    heads,
+    tokens,
+    dim,
+    scale,
+    N: tl.constexpr,
+    D: tl.constexpr,
+    DOT: tl.constexpr,
+):
     """Gradients of all three; the weights are computed once more."""
     g = tl.program_id(0)
     batch, head = (g // heads).to(tl.int64), g % heads

@@ -34,30 +34,58 @@ class _Short(torch.autograd.Function):
         return *_short_back(*ctx.saved_tensors, rows(dy), ctx.scale), None
 
 
-@operator("short(Tensor q, Tensor k, Tensor v, float scale) -> Tensor",
-          lambda q, k, v, scale: like(q).transpose(1, 2))
+@operator("short(Tensor q, Tensor k, Tensor v, float scale) -> Tensor", lambda q, k, v, scale: like(q).transpose(1, 2))
 def _short(q: Tensor, k: Tensor, v: Tensor, scale: float) -> Tensor:
     (batch, heads, tokens, dim), y = q.shape, like(q)
     kernels._short_forward[(batch * heads,)](
-        q, k, v, y, *q.stride()[:3], *k.stride()[:3], *v.stride()[:3], *y.stride()[:3], heads, tokens, dim, scale,
+        q,
+        k,
+        v,
+        y,
+        *q.stride()[:3],
+        *k.stride()[:3],
+        *v.stride()[:3],
+        *y.stride()[:3],
+        heads,
+        tokens,
+        dim,
+        scale,
         **_launch(q),
-    )  # fmt: skip
+    )
     return y.transpose(1, 2)
 
 
-@operator("short_back(Tensor q, Tensor k, Tensor v, Tensor dy, float scale) -> (Tensor, Tensor, Tensor)",
-           lambda q, k, v, dy, scale: (like(q), like(q), like(q)))
+@operator(
+    "short_back(Tensor q, Tensor k, Tensor v, Tensor dy, float scale) -> (Tensor, Tensor, Tensor)",
+    lambda q, k, v, dy, scale: (like(q), like(q), like(q)),
+)
 def _short_back(q: Tensor, k: Tensor, v: Tensor, dy: Tensor, scale: float) -> tuple[Tensor, Tensor, Tensor]:
     (batch, heads, tokens, dim), dy, dq, dk, dv = q.shape, dy.transpose(1, 2), like(q), like(q), like(q)
     kernels._short_backward[(batch * heads,)](
-        q, k, v, dy, dq, dk, dv, *q.stride()[:3], *k.stride()[:3], *v.stride()[:3], *dy.stride()[:3], *dq.stride()[:3],
-        heads, tokens, dim, scale, **_launch(q),
-    )  # fmt: skip
+        q,
+        k,
+        v,
+        dy,
+        dq,
+        dk,
+        dv,
+        *q.stride()[:3],
+        *k.stride()[:3],
+        *v.stride()[:3],
+        *dy.stride()[:3],
+        *dq.stride()[:3],
+        heads,
+        tokens,
+        dim,
+        scale,
+        **_launch(q),
+    )
     return dq, dk, dv
 
 
 def _launch(q: Tensor) -> dict[str, Any]:
-    """Tiles, warps, and how products of float32 are made: of single TF32 ones where PyTorch's own may be, else of three."""
+    """Tiles, warps, and how products of float32 are made: of single TF32 ones where PyTorch's own may be, else of
+    three."""
     tokens, dim = tile(q.shape[2]), tile(q.shape[3])
     exact = torch.backends.cuda.matmul.fp32_precision != "tf32"  # type: ignore[attr-defined]
     warps = 1 if tokens * dim <= 256 else 2 if tokens * dim <= 1024 else 4

@@ -1,5 +1,5 @@
-"""From a model and a budget to redesigns with reasons and warnings: `plan(arch, Budget(params=0.5))`. numpy alone; torch
-is imported only to measure."""
+"""From a model and a budget to redesigns with reasons and warnings: `plan(arch, Budget(params=0.5))`. numpy alone;
+torch is imported only to measure."""
 
 from .budget import Budget
 from .limits import Limits

@@ -13,8 +13,17 @@ Amount = int | float | str
 
 _COUNT = {"": 1.0, "k": 1e3, "m": 1e6, "g": 1e9, "b": 1e9, "t": 1e12}
 _WORK = {"": 1.0, "k": 1e3, "m": 1e6, "g": 1e9, "t": 1e12, "p": 1e15, "e": 1e18}
-_BYTES = {"b": 1.0, "kb": 1e3, "mb": 1e6, "gb": 1e9, "tb": 1e12, "kib": 2.0**10, "mib": 2.0**20, "gib": 2.0**30,
-          "tib": 2.0**40}  # fmt: skip
+_BYTES = {
+    "b": 1.0,
+    "kb": 1e3,
+    "mb": 1e6,
+    "gb": 1e9,
+    "tb": 1e12,
+    "kib": 2.0**10,
+    "mib": 2.0**20,
+    "gib": 2.0**30,
+    "tib": 2.0**40,
+}
 _SECONDS = {"us": 1e-6, "ms": 1e-3, "s": 1.0}
 # kind -> what it is called, its units in the base unit, an example to write
 KINDS: Mapping[str, tuple[str, Mapping[str, float], str]] = {
@@ -47,8 +56,8 @@ class Budget:
     """Upper bounds, alone or together. A float is a multiple of the original's (0.5), a whole number is absolute
     (40_000_000), a string is either: '0.5x', '50%', '40M', '17G', '12GB', '5ms'.
 
-    `flops` are of one forward over one example, `memory` is of a training step, `kv_cache` of one sequence at full length,
-    `latency` of one example."""
+    `flops` are of one forward over one example, `memory` is of a training step, `kv_cache` of one sequence at full
+    length, `latency` of one example."""
 
     params: Amount | None = None
     flops: Amount | None = None
@@ -58,8 +67,10 @@ class Budget:
 
     def __post_init__(self) -> None:
         if all(getattr(self, field.name) is None for field in fields(self)):
-            raise UserError("no budget was given; write at least one of params, flops, memory, kv_cache, latency, e.g. "
-                            "params='0.5x'")
+            raise UserError(
+                "no budget was given; write at least one of params, flops, memory, kv_cache, latency, e.g. "
+                "params='0.5x'"
+            )
         for field in fields(self):
             if (value := getattr(self, field.name)) is not None:
                 parse(field.name, value)
@@ -75,11 +86,15 @@ class Budget:
         for kind, value in self.given().items():
             amount, relative = parse(kind, value)
             if kind == "kv_cache" and not original[kind]:
-                raise UserError("kv_cache was given a budget, and this model keeps none: only a causal language model "
-                                "generates; leave it out")
+                raise UserError(
+                    "kv_cache was given a budget, and this model keeps none: only a causal language model "
+                    "generates; leave it out"
+                )
             if kind == "latency" and not relative and not original[kind]:
-                raise UserError(f"latency {value!r} is absolute, and the original's is not known; write a share such as "
-                                "'0.6x', or measure first (plan(..., latency=seconds), or --measure)")
+                raise UserError(
+                    f"latency {value!r} is absolute, and the original's is not known; write a share such as "
+                    "'0.6x', or measure first (plan(..., latency=seconds), or --measure)"
+                )
             most = amount * original[kind] if relative else amount
             # exact where the numbers are: 0.1 x 10 rounds down in floating point
             near = round(most)

@@ -6,7 +6,16 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from manyheads.arch import record
-from manyheads.arch.controls import Control, depth_only, fixed, heads_only, mlp_matched, params_matched, split, wide_heads
+from manyheads.arch.controls import (
+    Control,
+    depth_only,
+    fixed,
+    heads_only,
+    mlp_matched,
+    params_matched,
+    split,
+    wide_heads,
+)
 from manyheads.arch.errors import UserError
 from manyheads.arch.params import params
 from manyheads.arch.parts import Points, Token
@@ -29,11 +38,20 @@ class Arm:
 
 def arms(original: Arch, lean: Arch) -> tuple[Arm, ...]:
     """Original, lean and every control that can be made of the pair; one that cannot says why."""
-    found = [Arm("original", original, params(original).total, "what is redesigned"),
-             Arm("lean", lean, params(lean).total, "the design")]  # fmt: skip
+    found = [
+        Arm("original", original, params(original).total, "what is redesigned"),
+        Arm("lean", lean, params(lean).total, "the design"),
+    ]
     policy = policy_of(original, lean)
-    makers = {"depth_only": depth_only, "heads_only": heads_only, "split": split, "fixed": fixed, "wide_heads": wide_heads,
-              "mlp_matched": mlp_matched, "params_matched": params_matched}  # fmt: skip
+    makers = {
+        "depth_only": depth_only,
+        "heads_only": heads_only,
+        "split": split,
+        "fixed": fixed,
+        "wide_heads": wide_heads,
+        "mlp_matched": mlp_matched,
+        "params_matched": params_matched,
+    }
     del makers["split" if policy == "split" else "fixed"]  # the policy control is the one that lean did not use
     if isinstance(original.embed, Points):
         del makers["params_matched"]
@@ -55,8 +73,10 @@ def command(found: tuple[Arm, ...], folder: Path) -> str:
     arch = found[0].arch
     assert arch is not None
     on = "--task TASK.json" if isinstance(arch.embed, Token | Points) else "--data folder:NAME --recipe table6"
-    return (f"for arm in {names}; do for seed in 0 1 2; do manyheads train {folder}/$arm.json {on} --seed $seed "
-            "--out runs/$arm-s$seed; done; done")  # fmt: skip
+    return (
+        f"for arm in {names}; do for seed in 0 1 2; do manyheads train {folder}/$arm.json {on} --seed $seed "
+        "--out runs/$arm-s$seed; done; done"
+    )
 
 
 def save(found: tuple[Arm, ...], folder: Path) -> list[Path]:

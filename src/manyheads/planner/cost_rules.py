@@ -11,8 +11,8 @@ from .facts import Facts, StageFacts
 from .limits import KERNELS
 from .rule import Bools, Rule, Said, StageRule, WholeRule, never
 
-# the farthest that the first paper's redesigns went: ViT-L and GPT-2 keep a third of the layers, XCiT-M and LRA double the
-# heads, ViT-B halves the MLP
+# the farthest that the first paper's redesigns went: ViT-L and GPT-2 keep a third of the layers, XCiT-M and LRA double
+# the heads, ViT-B halves the MLP
 TRIED_DEPTH, TRIED_HEADS, TRIED_MLP = 1 / 3, 2.0, 0.5
 VOCABULARY = 0.5  # of the parameters
 COSTS = {"flops": "forward FLOPs", "memory": "training memory", "kv_cache": "KV cache"}
@@ -23,8 +23,11 @@ def _steps(facts: Facts) -> dict[str, tuple[Bools, NDArray[np.float64]]]:
     depth = facts.layers / facts.layers0
     heads = np.max([stage.heads / stage.heads0 for stage in facts.stages], axis=0)
     mlp = np.min([stage.mlp / stage.mlp0 if stage.mlp0 else np.ones(len(depth)) for stage in facts.stages], axis=0)
-    return {"of the layers": (depth < TRIED_DEPTH - 1e-9, depth), "times the heads": (heads > TRIED_HEADS, heads),
-            "of the MLP": (mlp < TRIED_MLP, mlp)}  # fmt: skip
+    return {
+        "of the layers": (depth < TRIED_DEPTH - 1e-9, depth),
+        "times the heads": (heads > TRIED_HEADS, heads),
+        "of the MLP": (mlp < TRIED_MLP, mlp),
+    }
 
 
 def _untried(facts: Facts) -> Bools:
@@ -34,7 +37,9 @@ def _untried(facts: Facts) -> Bools:
 def _untried_words(facts: Facts, i: int) -> Said:
     steps = {what: float(value[i]) for what, (far, value) in _steps(facts).items() if far[i]}
     said = " and ".join(f"{value:.2f} {what}" for what, value in steps.items())
-    words = f"{said}: farther than any redesign of the first paper (a third of the layers, twice the heads, half the MLP)"
+    words = (
+        f"{said}: farther than any redesign of the first paper (a third of the layers, twice the heads, half the MLP)"
+    )
     return words, steps
 
 
@@ -59,14 +64,18 @@ def _share(facts: Facts) -> NDArray[np.float64]:
 
 
 def _vocabulary(facts: Facts) -> Bools:
-    return np.asarray(_share(facts) > VOCABULARY) if isinstance(facts.original.embed, Token) else never(len(facts.layers))
+    return (
+        np.asarray(_share(facts) > VOCABULARY) if isinstance(facts.original.embed, Token) else never(len(facts.layers))
+    )
 
 
 def _vocabulary_words(facts: Facts, i: int) -> Said:
     share, total = float(_share(facts)[i]), float(facts.ratio("params")[i])
     left = float((facts.params.non_embedding + np.zeros(len(facts.layers)))[i] / facts.params0.non_embedding)
-    words = (f"{share:.0%} of the parameters are the vocabulary's, which no redesign touches: {total:.2f} of the total "
-             f"means {left:.2f} of the layers")
+    words = (
+        f"{share:.0%} of the parameters are the vocabulary's, which no redesign touches: {total:.2f} of the total "
+        f"means {left:.2f} of the layers"
+    )
     return words, {"vocabulary_share": share, "total_ratio": total, "layers_ratio": left}
 
 
@@ -90,8 +99,10 @@ def _long(facts: Facts) -> Bools:
 def _long_words(facts: Facts, i: int) -> Said:
     stage = facts.stages[0]
     share = float(stage.depth[i] * stage.inner[i] / (stage.depth0 * stage.inner0))
-    words = (f"{stage.sites[0].rows} tokens are long for width {stage.width}: attention between tokens, depth x inner, is "
-             f"what grows with length, and {share:.2f} of that is left")
+    words = (
+        f"{stage.sites[0].rows} tokens are long for width {stage.width}: attention between tokens, depth x inner, is "
+        f"what grows with length, and {share:.2f} of that is left"
+    )
     return words, {"attention_ratio": share}
 
 

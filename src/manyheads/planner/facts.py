@@ -107,8 +107,9 @@ class Facts:
         return sum(s.depth0 * s.heads0 * len(s.sites) for s in self.stages)
 
 
-def facts(original: Arch, designs: Arch | Sketch, use: Use, latency: float = 1.0,
-          probed: tuple[Probed | None, ...] = ()) -> Facts:
+def facts(
+    original: Arch, designs: Arch | Sketch, use: Use, latency: float = 1.0, probed: tuple[Probed | None, ...] = ()
+) -> Facts:
     """The numbers of every design of a sketch, or of one record. `latency` is the original's, in seconds, or 1."""
     spots = editable(original)
     probed = probed or (None,) * len(spots)
@@ -131,8 +132,21 @@ def _stage(original: Arch, designs: Arch | Sketch, i: int, label: str, measured:
         *(np.atleast_1d(np.asarray(number)) for number in (new.depth, op.heads, op.head_dim, kv, mlp))
     )
     return StageFacts(
-        label, sites(old), tuple(part.mix for part in attentions(old)), old.width, depth, heads, dims, shared, widths,
-        log_kappa(old, heads * dims), old.depth, op0.heads, op0.head_dim,
-        op0.heads if op0.kv_heads is None else op0.kv_heads, mlp0,
-        float(log_kappa(old, np.array([op0.inner]))[0]), measured,
-    )  # fmt: skip
+        label,
+        sites(old),
+        tuple(part.mix for part in attentions(old)),
+        old.width,
+        depth,
+        heads,
+        dims,
+        shared,
+        widths,
+        log_kappa(old, heads * dims),
+        old.depth,
+        op0.heads,
+        op0.head_dim,
+        op0.heads if op0.kv_heads is None else op0.kv_heads,
+        mlp0,
+        float(log_kappa(old, np.array([op0.inner]))[0]),
+        measured,
+    )

@@ -1,9 +1,8 @@
 """The designs that nothing else that fits equals or betters in every respect.
 
-The respects: depth, heads, head_dim, key and value heads and MLP of every stage (more is better), predicted kappa, serious
-warnings and cautions (less is better). There is no score: heads speak for the first paper's argument, head_dim for the
-second's, depth and MLP for what is given up, and a design that only a warned one betters stays.
-"""
+The respects: depth, heads, head_dim, key and value heads and MLP of every stage (more is better), predicted kappa,
+serious warnings and cautions (less is better). There is no score: heads speak for the first paper's argument, head_dim
+for the second's, depth and MLP for what is given up, and a design that only a warned one betters stays."""
 
 from __future__ import annotations
 
@@ -24,13 +23,16 @@ def candidates(largest: Ints) -> Spots:
 
 
 def pareto(space: Space, kappas: Floats, largest: Ints, serious: Ints, cautions: Ints) -> Spots:
-    """The front among `candidates`, whose warnings were counted. Depths rise from row to row, in no stage do they fall."""
+    """The front among `candidates`, whose warnings were counted. Depths rise from row to row, in no stage do they
+    fall."""
     fits = largest >= 0
     counts = np.full((2, *largest.shape), -1, np.int64)
     counts[:, fits] = serious, cautions
     keep = fits.copy()
     calm = -np.round(kappas / SLACK).astype(np.int64)
-    goods = np.concatenate([space.heads, space.head_dims, calm, *([] if space.kv is None else [space.kv[:, None]])], axis=1)
+    goods = np.concatenate(
+        [space.heads, space.head_dims, calm, *([] if space.kv is None else [space.kv[:, None]])], axis=1
+    )
     for levels in np.unique(counts[:, fits], axis=1).T:
         mine = fits & (counts == levels[:, None, None]).all(axis=0)
         # the largest MLP among designs with no more warnings, at each depth and at any depth from it on

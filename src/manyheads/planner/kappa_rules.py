@@ -52,8 +52,10 @@ def _peak_words(stage: StageFacts, i: int) -> Said:
     site = min(stage.sites, key=lambda one: abs(log(stage.inner[i] / one.rows)))
     ratio, before, change = float(stage.inner[i] / site.rows), stage.inner0 / site.rows, _kappa_ratio(stage, i)
     lands = "lands on the peak" if abs(ratio - 1) < 0.01 else "is close to the peak"
-    words = (f"inner {stage.inner[i]} at {site.rows} {_tokens(site.kind)} {lands} of kappa, where inner equals tokens "
-             f"(inner / tokens {ratio:.2f}, {before:.2f} before): predicted kappa is {change:.3g}x the original's")
+    words = (
+        f"inner {stage.inner[i]} at {site.rows} {_tokens(site.kind)} {lands} of kappa, where inner equals tokens "
+        f"(inner / tokens {ratio:.2f}, {before:.2f} before): predicted kappa is {change:.3g}x the original's"
+    )
     return words, {"inner_per_token": ratio, "before": before, "kappa_ratio": change}
 
 
@@ -61,17 +63,21 @@ def _narrow_words(stage: StageFacts, i: int) -> Said:
     site = max(stage.sites, key=lambda one: one.rows)
     ratio, change = float(stage.inner[i] / site.rows), _kappa_ratio(stage, i)
     meets = -(-site.rows // int(stage.head_dim[i]))
-    words = (f"inner {stage.inner[i]} is below the {site.rows} {_tokens(site.kind)} (inner / tokens {ratio:.2f}): the "
-             f"conditioning argument does not apply, since kappa rises with inner until that meets tokens, at "
-             f"{meets} heads of this size; predicted kappa is {change:.2f}x the original's")
+    words = (
+        f"inner {stage.inner[i]} is below the {site.rows} {_tokens(site.kind)} (inner / tokens {ratio:.2f}): the "
+        f"conditioning argument does not apply, since kappa rises with inner until that meets tokens, at "
+        f"{meets} heads of this size; predicted kappa is {change:.2f}x the original's"
+    )
     return words, {"inner_per_token": ratio, "kappa_ratio": change, "peak_heads": meets}
 
 
 def _split_words(stage: StageFacts, i: int) -> Said:
     change, rank = _kappa_ratio(stage, i), float(stage.head_dim[i] / stage.head_dim0)
-    words = (f"split: {stage.heads[i]} heads of {stage.head_dim[i]} in place of {stage.heads0} of {stage.head_dim0} leave "
-             f"inner at {stage.inner[i]} ({stage.inner0} before). Theory predicts no change of kappa ({change:.2f}x), and "
-             f"rank per head falls to {rank:.2f} of the original's")
+    words = (
+        f"split: {stage.heads[i]} heads of {stage.head_dim[i]} in place of {stage.heads0} of {stage.head_dim0} leave "
+        f"inner at {stage.inner[i]} ({stage.inner0} before). Theory predicts no change of kappa ({change:.2f}x), and "
+        f"rank per head falls to {rank:.2f} of the original's"
+    )
     return words, {"kappa_ratio": change, "rank_ratio": rank}
 
 
@@ -95,7 +101,9 @@ def _worse(facts: Facts) -> Bools:
 
 def _worse_words(facts: Facts, i: int) -> Said:
     ratio = exp(float(facts.log_ratio[i]))
-    words = f"predicted kappa is {ratio:.2f}x the original's, which is on the other side of the peak: more heads do not pay"
+    words = (
+        f"predicted kappa is {ratio:.2f}x the original's, which is on the other side of the peak: more heads do not pay"
+    )
     return words, {"kappa_ratio": ratio}
 
 
@@ -105,8 +113,10 @@ def _grouped(stage: StageFacts) -> Bools:
 
 def _grouped_words(stage: StageFacts, i: int) -> Said:
     group, before = float(stage.heads[i] / stage.kv_heads[i]), stage.heads0 / stage.kv_heads0
-    words = (f"{group:g} heads share one head of keys and values ({before:g} before): kappa at initialisation does not "
-             "mind, but accuracy with more heads and fewer layers has not been measured")
+    words = (
+        f"{group:g} heads share one head of keys and values ({before:g} before): kappa at initialisation does not "
+        "mind, but accuracy with more heads and fewer layers has not been measured"
+    )
     return words, {"group": group, "before": before}
 
 

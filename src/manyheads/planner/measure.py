@@ -1,8 +1,7 @@
 """What designs take on this machine: batch-1 latency, training throughput, peak memory, original beside redesigns.
 
-torch is imported here, when asked for, and nowhere else in the planner. The models take turns, so that a machine that slows
-down slows all of them; medians are reported.
-"""
+torch is imported here, when asked for, and nowhere else in the planner. The models take turns, so that a machine that
+slows down slows all of them; medians are reported."""
 
 from __future__ import annotations
 
@@ -23,8 +22,8 @@ ROUNDS, LEAST, SECONDS = 7, 3, 20.0  # rounds of turns; fewer, but never below L
 
 @dataclass(frozen=True)
 class Measured:
-    """Seconds of one example alone (and the slowest turn), training examples a second at `batch`, peak bytes of a training
-    step: allocated on a GPU, tracked on a CPU (`source` says which), on `machine`."""
+    """Seconds of one example alone (and the slowest turn), training examples a second at `batch`, peak bytes of a
+    training step: allocated on a GPU, tracked on a CPU (`source` says which), on `machine`."""
 
     latency: float
     slowest: float
@@ -35,9 +34,16 @@ class Measured:
     machine: str
 
 
-def measure(archs: Sequence[Arch], *, batch: int | None = None, device: str | None = None, train: bool = True,
-            tick: Callable[[str], None] = lambda _: None) -> tuple[Measured, ...]:
-    """Build every design and time it. Float32 eager on a CPU (batch 4 unless stated), bf16 autocast on a GPU (batch 32).
+def measure(
+    archs: Sequence[Arch],
+    *,
+    batch: int | None = None,
+    device: str | None = None,
+    train: bool = True,
+    tick: Callable[[str], None] = lambda _: None,
+) -> tuple[Measured, ...]:
+    """Build every design and time it. Float32 eager on a CPU (batch 4 unless stated), bf16 autocast on a GPU (batch
+    32).
 
     Without `train` only latency is measured. `tick` is told what is being done."""
     import torch
@@ -56,8 +62,17 @@ def measure(archs: Sequence[Arch], *, batch: int | None = None, device: str | No
     for arch, turns in zip(archs, alone, strict=True):
         tick(f"training, {params(arch).total / 1e6:.0f} M")
         rate, memory, source = _training(arch, size, where) if train else (0.0, 0.0, "")
-        found.append(Measured(statistics.median(turns), max(turns), rate, size, memory, source,
-                              f"{machine}, torch {torch.__version__}, Python {platform.python_version()}"))
+        found.append(
+            Measured(
+                statistics.median(turns),
+                max(turns),
+                rate,
+                size,
+                memory,
+                source,
+                f"{machine}, torch {torch.__version__}, Python {platform.python_version()}",
+            )
+        )
     return tuple(found)
 
 
@@ -84,8 +99,10 @@ def _room(archs: Sequence[Arch], device: Any) -> None:
     free = os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     need = 4 * sum(params(arch).total for arch in archs)
     if need > free:
-        raise UserError(f"measuring needs {need / 1e9:.1f} GB for the weights of {len(archs)} models, and {free / 1e9:.1f} "
-                        "GB are free; measure fewer of them, or a smaller model")
+        raise UserError(
+            f"measuring needs {need / 1e9:.1f} GB for the weights of {len(archs)} models, and {free / 1e9:.1f} "
+            "GB are free; measure fewer of them, or a smaller model"
+        )
 
 
 def _forward(arch: Arch, device: Any) -> Callable[[], Any]:

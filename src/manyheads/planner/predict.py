@@ -14,9 +14,13 @@ from manyheads.conditioning.theory import gaussian_log_kappa
 
 Floats = NDArray[np.float64]
 KINDS: dict[type[Any], str] = {
-    Softmax: "softmax", CrossCovariance: "cross-covariance", Outlook: "outlook", Window: "window", Channel: "channel",
+    Softmax: "softmax",
+    CrossCovariance: "cross-covariance",
+    Outlook: "outlook",
+    Window: "window",
+    Channel: "channel",
     Nystrom: "nystrom",
-}  # fmt: skip
+}
 
 
 @dataclass(frozen=True)
@@ -40,8 +44,8 @@ def sites(stage: Stage) -> tuple[Site, ...]:
 def log_kappa(stage: Stage, inner: NDArray[Any]) -> Floats:
     """Expected log kappa at each inner width, the mean over the attentions of the unit.
 
-    Gaussian entries: what the first paper's theorem assumes. A trained model's kappa is larger by orders of magnitude; the
-    ratio between two shapes is what a prediction is for."""
+    Gaussian entries: what the first paper's theorem assumes. A trained model's kappa is larger by orders of magnitude;
+    the ratio between two shapes is what a prediction is for."""
     widths, back = np.unique(inner, return_inverse=True)
     total = sum(gaussian_log_kappa(np.float64(site.rows), widths.astype(np.float64)).mean for site in sites(stage))
     found: Floats = (np.asarray(total, np.float64) / len(attentions(stage)))[back].reshape(np.shape(inner))

@@ -42,8 +42,10 @@ def _corner(stage: StageFacts) -> Bools:
 
 
 def _corner_words(stage: StageFacts, i: int) -> Said:
-    words = (f"depth is cut ({stage.depth0} to {stage.depth[i]}) while rank per head is low ({stage.head_dim[i]}): few "
-             "layers of low rank is where the second paper's errors are largest")
+    words = (
+        f"depth is cut ({stage.depth0} to {stage.depth[i]}) while rank per head is low ({stage.head_dim[i]}): few "
+        "layers of low rank is where the second paper's errors are largest"
+    )
     return words, {"depth": int(stage.depth[i]), "head_dim": int(stage.head_dim[i])}
 
 

@@ -28,17 +28,25 @@ def reasons(facts: Facts, arch: Arch) -> tuple[Note, ...]:
 def _depth(facts: Facts) -> Note:
     left, all_ = int(facts.layers[0]), facts.layers0
     each = "" if len(facts.stages) == 1 else f" ({', '.join(f'{int(s.depth[0])}/{s.depth0}' for s in facts.stages)})"
-    return Note("depth", f"{left} of {all_} layers are left{each}: {left / all_:.2f}",
-                {"depth": left, "before": all_, "ratio": left / all_})
+    return Note(
+        "depth",
+        f"{left} of {all_} layers are left{each}: {left / all_:.2f}",
+        {"depth": left, "before": all_, "ratio": left / all_},
+    )
 
 
 def _heads(stage: StageFacts) -> Note:
     heads, dim, kv = int(stage.heads[0]), int(stage.head_dim[0]), int(stage.kv_heads[0])
     shared = f" sharing {kv} of keys and values" if kv != heads else ""
-    words = (f"{stage.label}{heads} heads of {dim}{shared} in place of {stage.heads0} of {stage.head_dim0}: inner "
-             f"{heads * dim} in place of {stage.inner0}")
-    return Note("heads", words, {"heads": heads, "head_dim": dim, "kv_heads": kv, "inner": heads * dim,
-                                 "inner_before": stage.inner0})
+    words = (
+        f"{stage.label}{heads} heads of {dim}{shared} in place of {stage.heads0} of {stage.head_dim0}: inner "
+        f"{heads * dim} in place of {stage.inner0}"
+    )
+    return Note(
+        "heads",
+        words,
+        {"heads": heads, "head_dim": dim, "kv_heads": kv, "inner": heads * dim, "inner_before": stage.inner0},
+    )
 
 
 def _place(stage: StageFacts) -> Note:
@@ -48,8 +56,11 @@ def _place(stage: StageFacts) -> Note:
         where = f"past the peak at 1, where kappa falls as inner grows (kappa 2 would need inner {9 * rows})"
     else:
         where = "before the peak at 1, where kappa rises as inner grows" if now < 1 else "at the peak"
-    return Note("place", f"{stage.label}inner / tokens is {now:.2f} ({before:.2f} before): {where}",
-                {"inner_per_token": now, "before": before})
+    return Note(
+        "place",
+        f"{stage.label}inner / tokens is {now:.2f} ({before:.2f} before): {where}",
+        {"inner_per_token": now, "before": before},
+    )
 
 
 def _kappa(facts: Facts) -> Note:
@@ -68,13 +79,17 @@ def _rank(stage: StageFacts) -> Note:
     pair = None if stage.measured is None else stage.measured.bounds(dim)
     if pair is None:
         error = float(one_head(min(1.0, dim / stage.width)))
-        words = (f"rank per head {dim} ({stage.head_dim0} before), the floor is {FLOOR}; if all {stage.width} directions "
-                 f"mattered alike, one head would err {error:.2f} at nearest-neighbour retrieval, where 0.5 is chance")
+        words = (
+            f"rank per head {dim} ({stage.head_dim0} before), the floor is {FLOOR}; if all {stage.width} directions "
+            f"mattered alike, one head would err {error:.2f} at nearest-neighbour retrieval, where 0.5 is chance"
+        )
         return Note("rank", stage.label + words, numbers | {"isotropic_error": error})
     low, high = pair
     covers = f"{low:.2f}" if high - low < 0.005 else f"{low:.2f} to {high:.2f}"
-    words = (f"rank per head {dim} ({stage.head_dim0} before) covers {covers} of the probed tokens' variance: one head "
-             f"would err at least {float(one_head(high)):.2f} at nearest-neighbour retrieval, where 0.5 is chance")
+    words = (
+        f"rank per head {dim} ({stage.head_dim0} before) covers {covers} of the probed tokens' variance: one head "
+        f"would err at least {float(one_head(high)):.2f} at nearest-neighbour retrieval, where 0.5 is chance"
+    )
     return Note("rank", stage.label + words, numbers | {"coverage_low": low, "coverage_high": high})
 
 

@@ -30,23 +30,33 @@ def as_record(found: Plan) -> dict[str, Any]:
         "closest": None if found.closest is None else design_record(found.closest),
         "least": found.least if found.closest is not None else {},
         "front": {
-            "depth": front.depth.tolist(), "heads": front.heads.tolist(), "head_dim": front.head_dim.tolist(),
-            "mlp_dim": front.mlp_dim.tolist(), "kappa_ratio": front.kappa_ratio.tolist(),
+            "depth": front.depth.tolist(),
+            "heads": front.heads.tolist(),
+            "head_dim": front.head_dim.tolist(),
+            "mlp_dim": front.mlp_dim.tolist(),
+            "kappa_ratio": front.kappa_ratio.tolist(),
             "costs": {kind: values.tolist() for kind, values in front.costs.items()},
-            "serious": front.serious.tolist(), "cautions": front.cautions.tolist(),
+            "serious": front.serious.tolist(),
+            "cautions": front.cautions.tolist(),
         },
         "note": SCRATCH,
-    }  # fmt: skip
+    }
 
 
 def design_record(design: Design) -> dict[str, Any]:
     """One design as plain values, its record of architecture among them."""
     return design.dims | {
-        "policy": design.policy, "fits": design.fits, "costs": design.costs, "ratios": design.ratios, "kappa": design.kappa,
-        "kappa_ratio": design.kappa_ratio, "reasons": [_note(note) for note in design.reasons],
-        "warnings": [_note(note) for note in design.warnings], "training": asdict(design.training),
+        "policy": design.policy,
+        "fits": design.fits,
+        "costs": design.costs,
+        "ratios": design.ratios,
+        "kappa": design.kappa,
+        "kappa_ratio": design.kappa_ratio,
+        "reasons": [_note(note) for note in design.reasons],
+        "warnings": [_note(note) for note in design.warnings],
+        "training": asdict(design.training),
         "arch": record.to_dict(design.arch),
-    }  # fmt: skip
+    }
 
 
 def _note(note: Note) -> dict[str, Any]:

@@ -17,7 +17,8 @@ Said = tuple[str, Mapping[str, float | str]]  # a sentence and the numbers in it
 
 @dataclass(frozen=True)
 class StageRule:
-    """A warning about one stage: it holds for a design where it holds for any of its stages, and speaks of the first."""
+    """A warning about one stage: it holds for a design where it holds for any of its stages, and speaks of the
+    first."""
 
     code: str
     level: Level

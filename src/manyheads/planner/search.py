@@ -21,7 +21,8 @@ CHUNK = 1 << 19  # designs costed at once: their arrays stay in the cache
 @dataclass(frozen=True, eq=False)
 class Found:
     """What a search came to. `largest` is the largest MLP that fits each depth and attention, by its index, or -1.
-    Where nothing fits, `nearest` is the design with the smallest overshoot and `least` what each budget could come to."""
+    Where nothing fits, `nearest` is the design with the smallest overshoot and `least` what each budget could come
+    to."""
 
     space: Space
     log_kappas: Floats

@@ -1,11 +1,10 @@
 """The designs that are searched, as three axes: depths, attention (heads and head_dim), MLP widths.
 
 A flat model has every depth, every pair of heads and head_dim that the policies give, every MLP width. The stages of a
-staged one move together: a design keeps at least some share of every stage's depth, gives at least some factor of heads to
-each stage of a chosen subset, and keeps at least some share of every MLP. For such worst-stage targets the cheapest choice
-is each stage's own, so the axes hold, for every target, the cheapest depth, heads or MLP of each stage: the fronts of the
-stages, merged. Outlook attention is split or left alone, never widened.
-"""
+staged one move together: a design keeps at least some share of every stage's depth, gives at least some factor of heads
+to each stage of a chosen subset, and keeps at least some share of every MLP. For such worst-stage targets the cheapest
+choice is each stage's own, so the axes hold, for every target, the cheapest depth, heads or MLP of each stage: the
+fronts of the stages, merged. Outlook attention is split or left alone, never widened."""
 
 from __future__ import annotations
 
@@ -40,7 +39,8 @@ GROWTHS = tuple(Fraction(k, 8) for k in range(9, 8 * MOST + 1))  # of a staged m
 
 @dataclass(frozen=True, eq=False)
 class Space:
-    """Every combination of a row of `depths`, of `heads` and `head_dims` (and `kv`), and of `mlps`; one column a stage."""
+    """Every combination of a row of `depths`, of `heads` and `head_dims` (and `kv`), and of `mlps`; one column a
+    stage."""
 
     original: Arch
     depths: Ints
@@ -64,21 +64,27 @@ class Space:
         MLPs."""
         depth, attention, mlp = (slice(None), None, None), (None, which, None), (None, None, slice(None))
         return self._edited(
-            [column[depth] for column in self.depths.T], [column[attention] for column in self.heads.T],
-            [column[attention] for column in self.head_dims.T], None if self.kv is None else self.kv[attention],
+            [column[depth] for column in self.depths.T],
+            [column[attention] for column in self.heads.T],
+            [column[attention] for column in self.head_dims.T],
+            None if self.kv is None else self.kv[attention],
             None if self.mlps is None else [column[mlp] for column in self.mlps.T],
-        )  # fmt: skip
+        )
 
     def rows(self, at: tuple[Ints, Ints, Ints]) -> Sketch:
         """The designs at these indices, as one record whose numbers are arrays."""
         depth, attention, mlp = at
         return self._edited(
-            list(self.depths[depth].T), list(self.heads[attention].T), list(self.head_dims[attention].T),
-            None if self.kv is None else self.kv[attention], None if self.mlps is None else list(self.mlps[mlp].T),
-        )  # fmt: skip
+            list(self.depths[depth].T),
+            list(self.heads[attention].T),
+            list(self.head_dims[attention].T),
+            None if self.kv is None else self.kv[attention],
+            None if self.mlps is None else list(self.mlps[mlp].T),
+        )
 
-    def _edited(self, depth: list[Ints], heads: list[Ints], dims: list[Ints], kv: Ints | None,
-                mlp: list[Ints] | None) -> Sketch:
+    def _edited(
+        self, depth: list[Ints], heads: list[Ints], dims: list[Ints], kv: Ints | None, mlp: list[Ints] | None
+    ) -> Sketch:
         return edit(self.original, depth=depth, heads=heads, head_dim=dims, mlp_dim=mlp, kv_heads=kv)
 
     def arch(self, depth: int, attention: int, mlp: int) -> Arch:
@@ -88,10 +94,13 @@ class Space:
         if own is None and kv == self.heads[attention, 0]:
             kv = None
         return redesign(
-            self.original, depth=self.depths[depth].tolist(), heads=self.heads[attention].tolist(),
-            head_dim=self.head_dims[attention].tolist(), kv_heads=kv,
+            self.original,
+            depth=self.depths[depth].tolist(),
+            heads=self.heads[attention].tolist(),
+            head_dim=self.head_dims[attention].tolist(),
+            kv_heads=kv,
             mlp_dim=None if self.mlps is None else self.mlps[mlp].tolist(),
-        )  # fmt: skip
+        )
 
     def find(self, arch: Arch) -> tuple[int, int, int] | None:
         """Where `arch` stands on the axes, or None where it is not on them."""
@@ -127,8 +136,10 @@ def _depths(original: Arch, limits: Limits) -> Ints:
     if len(full) == 1:
         top = min(most, deepest - 1 if limits.max_depth is None and deepest > 1 else deepest)
         if limits.min_depth > top:
-            raise UserError(f"min_depth {limits.min_depth} leaves no depth to cut: the original has {deepest} layers; "
-                            f"write at most {top}")
+            raise UserError(
+                f"min_depth {limits.min_depth} leaves no depth to cut: the original has {deepest} layers; "
+                f"write at most {top}"
+            )
         return np.arange(limits.min_depth, top + 1)[:, None]
     shares = sorted({Fraction(k, d) for d in full for k in range(1, d + 1)})
     kept = [tuple(min(max(ceil(share * d), min(limits.min_depth, d)), most) for d in full) for share in shares]
@@ -191,8 +202,10 @@ def _attentions(stage: Stage, limits: Limits) -> tuple[Ints, Ints, Ints | None]:
     op = attentions(stage)[0]
     grouped = op.kv_heads is not None or limits.kv_heads != "keep"
     if grouped and not isinstance(op.mix, Softmax):
-        raise UserError(f"kv_heads {limits.kv_heads!r}: only softmax attention shares keys and values, not "
-                        f"{type(op.mix).__name__}; leave it out")
+        raise UserError(
+            f"kv_heads {limits.kv_heads!r}: only softmax attention shares keys and values, not "
+            f"{type(op.mix).__name__}; leave it out"
+        )
     found = []
     for heads, dim in pairs(stage, limits):
         for kv in _kv(op, heads, dim, limits) if grouped else (heads,):
@@ -200,8 +213,10 @@ def _attentions(stage: Stage, limits: Limits) -> tuple[Ints, Ints, Ints | None]:
             if limits.heads is not None or (heads > op.heads and (heads, dim, kv) != own):
                 found.append((heads, dim, kv))
     if not found:
-        raise UserError("no heads are left: the limits on policy, head_dims, heads, kv_heads and multiples exclude every "
-                        f"design with more than {op.heads} heads; loosen one of them")
+        raise UserError(
+            "no heads are left: the limits on policy, head_dims, heads, kv_heads and multiples exclude every "
+            f"design with more than {op.heads} heads; loosen one of them"
+        )
     table = np.array(found, np.int64)
     return table[:, 0], table[:, 1], table[:, 2] if grouped else None
 
@@ -222,11 +237,16 @@ def _kv(op: Attention, heads: int, dim: int, limits: Limits) -> list[int]:
 
 
 def _themes(stages: list[Stage], limits: Limits) -> tuple[Ints, Ints]:
-    """Heads and head_dims of a staged model, one row a theme: a policy, a factor of heads, the stages it is given to."""
+    """Heads and head_dims of a staged model, one row a theme: a policy, a factor of heads, the stages it is given
+    to."""
     if limits.kv_heads != "keep":
-        raise UserError(f"kv_heads {limits.kv_heads!r}: grouped queries are searched for flat models only; leave it out")
+        raise UserError(
+            f"kv_heads {limits.kv_heads!r}: grouped queries are searched for flat models only; leave it out"
+        )
     own: list[Pair] = [(op.heads, op.head_dim) for op in (attentions(stage)[0] for stage in stages)]
-    options = [[pair for pair in pairs(stage, limits) if pair[0] > op[0]] for stage, op in zip(stages, own, strict=True)]
+    options = [
+        [pair for pair in pairs(stage, limits) if pair[0] > op[0]] for stage, op in zip(stages, own, strict=True)
+    ]
     columns: set[tuple[Pair | None, ...]] = set()
     for growth in GROWTHS:
         wide = [_cheapest(found, base, growth, fixed=True) for found, base in zip(options, own, strict=True)]
@@ -239,8 +259,10 @@ def _themes(stages: list[Stage], limits: Limits) -> tuple[Ints, Ints]:
         for chosen in combinations(range(len(stages)), size)
     } - {tuple(own)}
     if not themes:
-        raise UserError("no heads are left: the limits on policy, head_dims, heads and multiples exclude every design with "
-                        "more of them; loosen one")
+        raise UserError(
+            "no heads are left: the limits on policy, head_dims, heads and multiples exclude every design with "
+            "more of them; loosen one"
+        )
     table = np.array(sorted(themes), np.int64)
     return table[:, :, 0], table[:, :, 1]
 

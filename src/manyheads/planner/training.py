@@ -1,4 +1,5 @@
-"""What training a design from scratch is estimated to cost: its operations an example times the usual recipe's examples."""
+"""What training a design from scratch is estimated to cost: its operations an example times the usual recipe's
+examples."""
 
 from __future__ import annotations
 

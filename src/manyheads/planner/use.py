@@ -51,8 +51,8 @@ class Use:
         return arch if self.tokens is None else redesign(arch, tokens=self.tokens)
 
     def costs(self, arch: Arch | Sketch, kinds: tuple[str, ...]) -> dict[str, Num]:
-        """What `arch` costs, by kind of budget: one number each, or arrays for a sketch of many designs. `latency` is in
-        units of layers and operations: see `latency_share`."""
+        """What `arch` costs, by kind of budget: one number each, or arrays for a sketch of many designs. `latency` is
+        in units of layers and operations: see `latency_share`."""
         found: dict[str, Num] = {}
         for kind in kinds:
             match kind:

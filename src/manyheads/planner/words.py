@@ -12,7 +12,9 @@ def amount(kind: str, value: float) -> str:
     """A cost as a person reads it: 40.11 M, 35.13 G, 139.8 MB, 5.2 ms."""
     if kind == "latency":
         return f"{value * 1e3:.3g} ms"
-    scale = (("T", 1e12), ("G", 1e9), ("M", 1e6), ("k", 1e3)) if kind != "params" else (("B", 1e9), ("M", 1e6), ("k", 1e3))
+    scale = (
+        (("T", 1e12), ("G", 1e9), ("M", 1e6), ("k", 1e3)) if kind != "params" else (("B", 1e9), ("M", 1e6), ("k", 1e3))
+    )
     unit = "B" if kind in ("memory", "kv_cache") else ""
     for name, size in scale:
         if value >= size:
@@ -46,8 +48,10 @@ def impossible(found: Plan) -> str:
         why = "each can be met alone, but not together"
     kept = closest.costs["params"] - _layers(closest)
     fixed = f"; {amount('params', kept)} parameters lie outside the layers" if hard and hard[0].kind == "params" else ""
-    return (f"no redesign fits {asked}: {why}{fixed}. The closest has {gets}: {shape(closest)}. Loosen the budget, or the "
-            "limits on depth, MLP and heads")  # fmt: skip
+    return (
+        f"no redesign fits {asked}: {why}{fixed}. The closest has {gets}: {shape(closest)}. Loosen the budget, or the "
+        "limits on depth, MLP and heads"
+    )
 
 
 def _layers(design: Design) -> float:

@@ -72,11 +72,13 @@ def _csv(file: Path, rows: Sequence[Sequence[str]]) -> Path:
 def standalone(figure: Figure) -> str:
     """A figure as an SVG file: light, title above, legend below."""
     legend, bottom = _legend(figure.chart.keys or figure.names, HEAD + HEIGHT + ROW)
-    return (f'<svg xmlns="http://www.w3.org/2000/svg" width="{2 * WIDTH}" height="{2 * bottom}" '
-            f'viewBox="0 0 {WIDTH} {bottom}"><style>{sheet()}</style>'
-            f'<rect width="{WIDTH}" height="{bottom}" fill="{BACK}"/>'
-            f'<text x="12" y="19" style="font-size:14px;fill:{INK}">{escape(figure.chart.title)}</text>'
-            f'<g transform="translate(0 {HEAD})">{inside(figure.chart)}</g>{legend}</svg>\n')  # fmt: skip
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="{2 * WIDTH}" height="{2 * bottom}" '
+        f'viewBox="0 0 {WIDTH} {bottom}"><style>{sheet()}</style>'
+        f'<rect width="{WIDTH}" height="{bottom}" fill="{BACK}"/>'
+        f'<text x="12" y="19" style="font-size:14px;fill:{INK}">{escape(figure.chart.title)}</text>'
+        f'<g transform="translate(0 {HEAD})">{inside(figure.chart)}</g>{legend}</svg>\n'
+    )
 
 
 def _legend(names: Sequence[str], top: float) -> tuple[str, float]:
@@ -88,7 +90,9 @@ def _legend(names: Sequence[str], top: float) -> tuple[str, float]:
         width = 26 + LETTER * len(name)
         if x + width > WIDTH - 4 and x > 12:
             x, y = 12.0, y + ROW
-        parts.append(mark(x + 6, y - 4, colour, 5.0)
-                     + f'<text x="{x + 17:.1f}" y="{y}" style="font-size:11px;fill:{INK}">{escape(name)}</text>')
+        parts.append(
+            mark(x + 6, y - 4, colour, 5.0)
+            + f'<text x="{x + 17:.1f}" y="{y}" style="font-size:11px;fill:{INK}">{escape(name)}</text>'
+        )
         x += width
     return "".join(parts), y + 12

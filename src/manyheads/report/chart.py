@@ -1,4 +1,5 @@
-"""What a figure shows, as a record: drawn as SVG on the page and as files beside it, written out as a table of numbers."""
+"""What a figure shows, as a record: drawn as SVG on the page and as files beside it, written out as a table of
+numbers."""
 
 from __future__ import annotations
 
@@ -40,8 +41,9 @@ class Dot:
 
 @dataclass(frozen=True)
 class Chart:
-    """What is drawn, and what its axes are. `show_x` and `show_y` write a number at a tick; `ticks_x` are all values of x
-    where they are few; with `whole_x` they count steps or layers. `keys` names the series where these are not the arms."""
+    """What is drawn, and what its axes are. `show_x` and `show_y` write a number at a tick; `ticks_x` are all values of
+    x where they are few; with `whole_x` they count steps or layers. `keys` names the series where these are not the
+    arms."""
 
     title: str
     x: str

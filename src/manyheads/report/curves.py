@@ -32,13 +32,21 @@ def lines(arms: Sequence[ArmRuns], points: Callable[[Trained], Sequence[Point]])
         middle = [(x, mean([curve[x] for curve in finished])) for x in shared]
         made.append(Line(thin(middle, limit), colour, title=f"{arm.name}, mean of {len(finished)}"))
         if 1 < len(curves) <= SEEDS and len(arms) <= SEEDS:
-            made += [Line(thin(sorted(curve.items()), limit), colour, "faint", f"{arm.name}, seed {seed}")
-                     for seed, curve in curves.items()]  # fmt: skip
+            made += [
+                Line(thin(sorted(curve.items()), limit), colour, "faint", f"{arm.name}, seed {seed}")
+                for seed, curve in curves.items()
+            ]
     return made
 
 
-def through(swept: Sweep, values: Mapping[str, float], spreads: Mapping[str, float], text: Callable[[float], str], *,
-            printed: bool = False) -> tuple[list[Line], list[Dot]]:  # fmt: skip
+def through(
+    swept: Sweep,
+    values: Mapping[str, float],
+    spreads: Mapping[str, float],
+    text: Callable[[float], str],
+    *,
+    printed: bool = False,
+) -> tuple[list[Line], list[Dot]]:
     """Marks at the arms' values and lines through them, series by series."""
     drawn, dots = [], []
     for colour, name in enumerate(swept.names):
@@ -47,19 +55,41 @@ def through(swept: Sweep, values: Mapping[str, float], spreads: Mapping[str, flo
         points = [(swept.places[arm], values[arm]) for arm in arms]
         if len(points) > 1:
             drawn.append(Line(points, colour, "printed" if printed else "", f"{name}{', paper' * printed}", end=False))
-        dots += [Dot(x, y, colour, spreads.get(arm, 0.0), hollow=printed,
-                     title=f"{arm}{', as printed' * printed}: {text(y)}")
-                 for arm, (x, y) in zip(arms, points, strict=True)]  # fmt: skip
+        dots += [
+            Dot(
+                x, y, colour, spreads.get(arm, 0.0), hollow=printed, title=f"{arm}{', as printed' * printed}: {text(y)}"
+            )
+            for arm, (x, y) in zip(arms, points, strict=True)
+        ]
     return drawn, dots
 
 
-def swept_chart(title: str, swept: Sweep, y: str, drawn: Sequence[Line], dots: Sequence[Dot],
-                show_y: Callable[[float], str], *, log_y: bool = False) -> Chart:  # fmt: skip
+def swept_chart(
+    title: str,
+    swept: Sweep,
+    y: str,
+    drawn: Sequence[Line],
+    dots: Sequence[Dot],
+    show_y: Callable[[float], str],
+    *,
+    log_y: bool = False,
+) -> Chart:
     """A chart over what the arms differ in."""
     places = sorted(set(swept.places.values()))
     log = places[0] > 0 and places[-1] / places[0] >= LOG
-    return Chart(title, swept.x, y, drawn, dots, log_x=log, log_y=log_y, ticks_x=places, keys=swept.names,
-                 show_x=lambda value: f"{value:g}", show_y=show_y)  # fmt: skip
+    return Chart(
+        title,
+        swept.x,
+        y,
+        drawn,
+        dots,
+        log_x=log,
+        log_y=log_y,
+        ticks_x=places,
+        keys=swept.names,
+        show_x=lambda value: f"{value:g}",
+        show_y=show_y,
+    )
 
 
 def axis_name(metric: str) -> str:

@@ -1,7 +1,7 @@
 """The design explorer's models: dials, and costs as JavaScript printed from the very formulas of `arch.count`.
 
-A model of the zoo becomes a `Sketch` whose numbers are symbols; what `params`, `forward_flops` and `training_bytes` make of
-it is an expression over the dials. Families with several stages are left out: they would need a dial for each.
+A model of the zoo becomes a `Sketch` whose numbers are symbols; what `params`, `forward_flops` and `training_bytes`
+make of it is an expression over the dials. Families with several stages are left out: they would need a dial for each.
 """
 
 from __future__ import annotations
@@ -21,16 +21,24 @@ from manyheads.arch.spec import Arch, Sketch, attentions, editable, mlps
 from manyheads.arch.symbol import Symbol, javascript
 
 NAMES = ("depth", "heads", "head_dim", "mlp_dim", "image", "tokens", "batch")
+# fmt: off
 MODELS = (
     "vit_ti", "vit_s", "vit_b", "vit_l", "gpt2", "gpt2_tinystories", "bert_base", "crammed_bert", "llama_1b", "qwen3_0.6b",
     "xcit_s12", "xcit_m24", "xcit_l24", "tnt_s", "tnt_b", "nystromformer_listops", "nystromformer_text",
     "nystromformer_retrieval", "nystromformer_image", "nystromformer_pathfinder", "nearest_neighbor",
-)  # fmt: skip
+)
+# fmt: on
 FIRST = "vit_b"
 # the paper's pair of a model: its lean row gives two presets, one for each policy
-PAIRS = {"vit_b": "vit_b", "vit_l": "vit_l", "xcit_m24": "xcit_m", "xcit_l24": "xcit_l", "tnt_b": "tnt_b",
-         "crammed_bert": "crammed_bert", "gpt2_tinystories": "gpt2"} | {
-             f"nystromformer_{task}": task for task in ("listops", "text", "retrieval", "image", "pathfinder")}  # fmt: skip
+PAIRS = {
+    "vit_b": "vit_b",
+    "vit_l": "vit_l",
+    "xcit_m24": "xcit_m",
+    "xcit_l24": "xcit_l",
+    "tnt_b": "tnt_b",
+    "crammed_bert": "crammed_bert",
+    "gpt2_tinystories": "gpt2",
+} | {f"nystromformer_{task}": task for task in ("listops", "text", "retrieval", "image", "pathfinder")}
 
 
 @dataclass(frozen=True)
@@ -57,7 +65,10 @@ def dials(arch: Arch) -> list[Dial]:
     ]
     match arch.embed:
         case Patch() | Pixel():
-            return [*made, Dial("image", 2 * arch.embed.patch, 32 * arch.embed.patch, arch.embed.patch, arch.embed.image)]
+            return [
+                *made,
+                Dial("image", 2 * arch.embed.patch, 32 * arch.embed.patch, arch.embed.patch, arch.embed.image),
+            ]
         case ConvStem():
             return [*made, Dial("image", 32, 512, 16, arch.embed.image)]
         case Token(positions=positions):
@@ -80,8 +91,11 @@ def sketch(arch: Arch) -> tuple[Sketch, Any]:
         stages.append(replace(stage, tokens=tokens))
     op = attentions(arch.stages[editable(arch)[0]])[0]
     shared = None if op.kv_heads is None else Symbol("heads") // (op.heads // op.kv_heads)
-    made = edit(Sketch(embed, tuple(stages), arch.head), kv_heads=shared,
-                **{name: [Symbol(name)] for name in ("depth", "heads", "head_dim", "mlp_dim")})  # fmt: skip
+    made = edit(
+        Sketch(embed, tuple(stages), arch.head),
+        kv_heads=shared,
+        **{name: [Symbol(name)] for name in ("depth", "heads", "head_dim", "mlp_dim")},
+    )
     return made, of_image
 
 
@@ -95,7 +109,8 @@ def _tokens(embed: Patch | Pixel | ConvStem) -> Any:
 
 
 def formulas(arch: Arch) -> dict[str, str]:
-    """What a model costs, as JavaScript over the dials: one example of a forward pass, one step of training of a batch."""
+    """What a model costs, as JavaScript over the dials: one example of a forward pass, one step of training of a
+    batch."""
     made, _ = sketch(arch)
     batch = Symbol("batch")
     return {
@@ -135,11 +150,13 @@ def _model(name: str) -> str:
     arch = zoo.get(name)
     op = attentions(arch.stages[editable(arch)[0]])[0]
     known = {
-        "family": arch.family, "note": zoo.note(name), "softmax": isinstance(op.mix, Softmax),
+        "family": arch.family,
+        "note": zoo.note(name),
+        "softmax": isinstance(op.mix, Softmax),
         "language": isinstance(arch.embed, Token),
         "dials": [[dial.name, dial.least, dial.most, dial.step, dial.start] for dial in dials(arch)],
         "presets": presets(name, arch),
-    }  # fmt: skip
+    }
     costs = ",".join(f"{key}:{text}" for key, text in formulas(arch).items())
     _, tokens = sketch(arch)
     functions = f"tokens:({{image,tokens}})=>{javascript(tokens)},cost:({{{','.join(NAMES)}}})=>({{{costs}}})"

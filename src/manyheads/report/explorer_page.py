@@ -8,8 +8,17 @@ from manyheads.arch import zoo
 
 from .explorer import FIRST, MODELS
 
-GROUPS = {"vit": "ViT", "gpt2": "GPT-2", "bert": "BERT", "crammed_bert": "Crammed BERT", "llama": "Llama, Qwen",
-          "xcit": "XCiT", "tnt": "TNT", "nystromformer": "Nyströmformer", "nearest_neighbor": "rank paper"}  # fmt: skip
+GROUPS = {
+    "vit": "ViT",
+    "gpt2": "GPT-2",
+    "bert": "BERT",
+    "crammed_bert": "Crammed BERT",
+    "llama": "Llama, Qwen",
+    "xcit": "XCiT",
+    "tnt": "TNT",
+    "nystromformer": "Nyströmformer",
+    "nearest_neighbor": "rank paper",
+}
 
 
 def markup() -> str:
@@ -19,7 +28,9 @@ def markup() -> str:
         chosen = " selected" if name == FIRST else ""
         option = f'<option value="{name}"{chosen}>{escape(name)}: {escape(zoo.note(name))}</option>'
         groups.setdefault(GROUPS[zoo.get(name).family], []).append(option)
-    options = "".join(f'<optgroup label="{escape(label)}">{"".join(found)}</optgroup>' for label, found in groups.items())
+    options = "".join(
+        f'<optgroup label="{escape(label)}">{"".join(found)}</optgroup>' for label, found in groups.items()
+    )
     return (
         '<section id="explorer" aria-labelledby="x"><h2 id="x">Design explorer</h2>'
         "<p>What a redesign costs, and what kappa of its heads would be if their entries were independent and normal. "

@@ -1,8 +1,7 @@
 """What the explorer predicts and warns of, in JavaScript: kappa of Gaussian heads, and the planner's rules.
 
-Both are kept in Python too (`conditioning.theory`, `planner`), over arrays; here one design at a time. Tests hold the two
-equal: the prediction to twelve digits, the codes of the warnings over random designs.
-"""
+Both are kept in Python too (`conditioning.theory`, `planner`), over arrays; here one design at a time. Tests hold the
+two equal: the prediction to twelve digits, the codes of the warnings over random designs."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """In what the arms of an experiment differ: the axis and the series of its figure, found in the records and not stated.
 
-Figure 1 of the rank paper varies head_dim, inner and depth; Figure 3 of the first one heads and depth. The fewest numbers
-that tell all arms apart are looked for; the one with the most values is the axis, the others name the series.
+Figure 1 of the rank paper varies head_dim, inner and depth; Figure 3 of the first one heads and depth. The fewest
+numbers that tell all arms apart are looked for; the one with the most values is the axis, the others name the series.
 """
 
 from __future__ import annotations
@@ -53,8 +53,15 @@ def sweep(arms: Sequence[ArmRuns]) -> Sweep | None:
 def factors(arm: ArmRuns) -> Iterator[tuple[str, Value]]:
     """Every number and word of an arm by name: its shape, then what its task and recipe say."""
     arch = arm.arch
-    shape = {"head_dim": head_dims(arch), "heads": heads(arch), "depth": depths(arch), "mlp_dim": mlp_dims(arch),
-             "tokens": _stages(arch, "tokens"), "width": _stages(arch, "width"), "inner": inners(arch)}  # fmt: skip
+    shape = {
+        "head_dim": head_dims(arch),
+        "heads": heads(arch),
+        "depth": depths(arch),
+        "mlp_dim": mlp_dims(arch),
+        "tokens": _stages(arch, "tokens"),
+        "width": _stages(arch, "width"),
+        "inner": inners(arch),
+    }
     for name, values in shape.items():
         yield name, float(values[0]) if len(set(values)) == 1 else ",".join(map(str, values))
     yield from _scalars(record.to_dict(arch)["embed"])
@@ -80,8 +87,12 @@ def _choices(table: Mapping[str, Mapping[str, Value]]) -> list[tuple[str, ...]]:
     shared = set.intersection(*(set(arm) for arm in arms))
     values = {name: {arm[name] for arm in arms} for name in sorted(shared)}
     varying = sorted((name for name, found in values.items() if len(found) > 1), key=_preference)
-    found = [names for size in range(1, MOST + 1) for names in combinations(varying, size)
-             if len({tuple(arm[name] for name in names) for arm in arms}) == len(arms)]  # fmt: skip
+    found = [
+        names
+        for size in range(1, MOST + 1)
+        for names in combinations(varying, size)
+        if len({tuple(arm[name] for name in names) for arm in arms}) == len(arms)
+    ]
     cells = {names: math.prod(len(values[name]) for name in names) for names in found}
     full = [names for names in found if cells[names] <= SPARSE * len(arms)]
     return sorted(full, key=lambda names: (cells[names], len(names), "inner" in names, list(map(_preference, names))))
@@ -98,8 +109,10 @@ def _swept(table: Mapping[str, Mapping[str, Value]], names: tuple[str, ...]) -> 
     if not axis or counts[axis] < POINTS:
         return None
     places = {arm: float(values[axis]) for arm, values in table.items()}
-    series = {arm: ", ".join(f"{name} {_text(values[name])}" for name in names if name != axis)
-              for arm, values in table.items()}  # fmt: skip
+    series = {
+        arm: ", ".join(f"{name} {_text(values[name])}" for name in names if name != axis)
+        for arm, values in table.items()
+    }
     members = list(series.values())
     in_lines = sum(members.count(name) >= POINTS for name in members)
     return Sweep(axis, places, series) if len(set(members)) <= SERIES and 2 * in_lines >= len(members) else None

@@ -28,7 +28,9 @@ def figures(section: Section) -> list[Figure]:
     swept = sweep(section.arms)
     trained = any(run.measured.curve for run in section.runs)
     every = dict.fromkeys([metric, *(name for run in section.runs for name in run.measured.scores)])
-    shown = [metric] if trained else [name for name in every if not is_kappa(name)][:MEASURES]  # kappa has its own figures
+    shown = (
+        [metric] if trained else [name for name in every if not is_kappa(name)][:MEASURES]
+    )  # kappa has its own figures
     made = [over_factor(section, name, swept) for name in shown] if swept else []
     made += [over_steps(section, metric), *(against_params(section, name) for name in shown if trained or not swept)]
     conditioned = kappa_figures(section, swept)
@@ -47,9 +49,20 @@ def over_steps(section: Section, metric: str) -> Figure:
     drawn = lines(section.arms, lambda run: run.measured.curve)
     several = max((arm.seeds for arm in section.arms), default=0) > 1
     said = "Strong lines are means over seeds, faint ones single seeds." if several else "One seed for each line."
-    return _figure(section, Chart(f"{metric} over steps", "step", axis_name(metric), drawn, log_y=is_kappa(metric),
-                                  whole_x=True, show_x=whole, show_y=shown(metric)),
-                   f"{metric} on held-out data. {said}")  # fmt: skip
+    return _figure(
+        section,
+        Chart(
+            f"{metric} over steps",
+            "step",
+            axis_name(metric),
+            drawn,
+            log_y=is_kappa(metric),
+            whole_x=True,
+            show_x=whole,
+            show_y=shown(metric),
+        ),
+        f"{metric} on held-out data. {said}",
+    )
 
 
 def over_factor(section: Section, metric: str, swept: Sweep) -> Figure:
@@ -60,24 +73,37 @@ def over_factor(section: Section, metric: str, swept: Sweep) -> Figure:
     paper, said = paper_values(section, metric, list(means.values()), lambda arm: dict(factors(arm)).get(swept.x))
     drawn, dots = through(swept, means, spreads, lambda value: words.score(value, metric))
     paper_lines, paper_dots = through(swept, paper, {}, lambda value: words.score(value, metric), printed=True)
-    return Figure(swept_chart(f"{metric} over {swept.x}", swept, axis_name(metric), [*drawn, *paper_lines],
-                              [*dots, *paper_dots], shown(metric)),
-                  f"Final {metric}: mean over seeds, their standard deviation as a bar.{said}", swept.names)  # fmt: skip
+    return Figure(
+        swept_chart(
+            f"{metric} over {swept.x}",
+            swept,
+            axis_name(metric),
+            [*drawn, *paper_lines],
+            [*dots, *paper_dots],
+            shown(metric),
+        ),
+        f"Final {metric}: mean over seeds, their standard deviation as a bar.{said}",
+        swept.names,
+    )
 
 
-def paper_values(section: Section, metric: str, measured: Sequence[float],
-                 place: Callable[[ArmRuns], object]) -> tuple[dict[str, float], str]:  # fmt: skip
-    """What the paper printed for the arms that are here, and a sentence about it. Told and not drawn are values of designs
-    that have another place along the axis in the paper's setting than here, and those that would squeeze what was measured
-    into a strip: at a small scale another task is trained."""
+def paper_values(
+    section: Section, metric: str, measured: Sequence[float], place: Callable[[ArmRuns], object]
+) -> tuple[dict[str, float], str]:
+    """What the paper printed for the arms that are here, and a sentence about it. Told and not drawn are values of
+    designs that have another place along the axis in the paper's setting than here, and those that would squeeze what
+    was measured into a strip: at a small scale another task is trained."""
     printed = dict(section.experiment.printed) if section.experiment and metric == section.headline[0] else {}
     here = {arm.name: printed[arm.name] for arm in section.arms if arm.name in printed}
     if not here or not measured:
         return {}, ""
     ends = dict.fromkeys(words.score(value, metric) for value in (min(here.values()), max(here.values())))
     theirs = _paper_arms(section)
-    same = {arm.name: here[arm.name] for arm in section.arms if arm.name in here and
-            (arm.name not in theirs or place(theirs[arm.name]) == place(arm))}  # fmt: skip
+    same = {
+        arm.name: here[arm.name]
+        for arm in section.arms
+        if arm.name in here and (arm.name not in theirs or place(theirs[arm.name]) == place(arm))
+    }
     if not same:
         return {}, f" The paper printed {' to '.join(ends)}, for designs of another size."
     span = max(*measured, *same.values()) - min(*measured, *same.values())
@@ -89,7 +115,9 @@ def paper_values(section: Section, metric: str, measured: Sequence[float],
 def _paper_arms(section: Section) -> dict[str, ArmRuns]:
     """The arms of the paper's own setting, without runs."""
     known = section.experiment.settings.get("paper") if section.experiment else None
-    return {arm.name: ArmRuns(arm.name, arm.note, arm.arch, order) for order, arm in enumerate(known.arms if known else ())}
+    return {
+        arm.name: ArmRuns(arm.name, arm.note, arm.arch, order) for order, arm in enumerate(known.arms if known else ())
+    }
 
 
 def as_printed(section: Section, metric: str) -> Figure:
@@ -104,26 +132,50 @@ def as_printed(section: Section, metric: str) -> Figure:
         return Figure(swept_chart(title, swept, axis_name(metric), drawn, dots, shown(metric)), caption, swept.names)
     places = {arm.name: (float(params(arm.arch).total), printed[arm.name]) for arm in arms}
     named = _named(arms)
-    dots = [Dot(*places[name], colour, hollow=True, label=name if named else "",
-                title=f"{name}: {words.score(printed[name], metric)}") for colour, name in enumerate(names)]  # fmt: skip
-    chart = Chart(title, "parameters", axis_name(metric), _joined(section, places, names), dots if len(dots) > 1 else [],
-                  keys=names, show_x=short, show_y=shown(metric))  # fmt: skip
+    dots = [
+        Dot(
+            *places[name],
+            colour,
+            hollow=True,
+            label=name if named else "",
+            title=f"{name}: {words.score(printed[name], metric)}",
+        )
+        for colour, name in enumerate(names)
+    ]
+    chart = Chart(
+        title,
+        "parameters",
+        axis_name(metric),
+        _joined(section, places, names),
+        dots if len(dots) > 1 else [],
+        keys=names,
+        show_x=short,
+        show_y=shown(metric),
+    )
     return Figure(chart, caption, names)
 
 
 def against_params(section: Section, metric: str) -> Figure:
     """The final headline of each arm against its parameters; lines join the pairs of an experiment of pairs."""
     every = {arm.name: list(arm.values(metric).values()) for arm in section.arms}
-    paper, said = paper_values(section, metric, [value for values in every.values() for value in values],
-                               lambda arm: params(arm.arch).total)  # fmt: skip
+    paper, said = paper_values(
+        section, metric, [value for values in every.values() for value in values], lambda arm: params(arm.arch).total
+    )
     named = _named(section.arms)
     places: dict[str, Point] = {}
     dots = []
     for colour, arm in enumerate(section.arms):
         values, size = every[arm.name], float(params(arm.arch).total)
         if arm.name in paper:
-            dots.append(Dot(size, paper[arm.name], colour, hollow=True,
-                            title=f"{arm.name}, as printed: {words.score(paper[arm.name], metric)}"))  # fmt: skip
+            dots.append(
+                Dot(
+                    size,
+                    paper[arm.name],
+                    colour,
+                    hollow=True,
+                    title=f"{arm.name}, as printed: {words.score(paper[arm.name], metric)}",
+                )
+            )
         if not values:
             continue
         places[arm.name] = size, mean(values)
@@ -133,9 +185,16 @@ def against_params(section: Section, metric: str) -> Figure:
         if len(values) > 1:
             dots += [Dot(size, value, colour, faint=True) for value in values[:SEEDS]]
     caption = f"Final {metric} of each arm: mean, standard deviation over seeds as a bar, single seeds as small marks."
-    chart = Chart(f"{metric} against parameters", "parameters", axis_name(metric),
-                  _joined(section, places, list(every)), dots,
-                  log_y=is_kappa(metric), show_x=short, show_y=shown(metric))  # fmt: skip
+    chart = Chart(
+        f"{metric} against parameters",
+        "parameters",
+        axis_name(metric),
+        _joined(section, places, list(every)),
+        dots,
+        log_y=is_kappa(metric),
+        show_x=short,
+        show_y=shown(metric),
+    )
     return _figure(section, chart, caption + said)
 
 
@@ -151,8 +210,11 @@ def _joined(section: Section, places: Mapping[str, Point], names: Sequence[str])
     ends = [name for pair in pairs for name in pair]
     if len(pairs) < 2 or len(set(ends)) < len(ends):
         return []
-    return [Line([places[a], places[b]], names.index(b), "faint", f"{a} to {b}") for a, b in sorted(pairs)
-            if a in places and b in places]  # fmt: skip
+    return [
+        Line([places[a], places[b]], names.index(b), "faint", f"{a} to {b}")
+        for a, b in sorted(pairs)
+        if a in places and b in places
+    ]
 
 
 def against_kappa(section: Section, metric: str) -> Figure:
@@ -170,8 +232,15 @@ def against_kappa(section: Section, metric: str) -> Figure:
     if compared < LEAST or is_kappa(metric):
         dots = []
     caption = f"Means over seeds, single seeds as small marks. {_related(section, metric)}"
-    chart = Chart(f"{metric} against kappa", "kappa at the end", axis_name(metric), dots=dots, log_x=True, show_x=plain,
-                  show_y=shown(metric))  # fmt: skip
+    chart = Chart(
+        f"{metric} against kappa",
+        "kappa at the end",
+        axis_name(metric),
+        dots=dots,
+        log_x=True,
+        show_x=plain,
+        show_y=shown(metric),
+    )
     return _figure(section, chart, caption.strip())
 
 

@@ -1,4 +1,5 @@
-"""The figures about conditioning: kappa over steps, over what the arms differ in and by layer, beside its prediction."""
+"""The figures about conditioning: kappa over steps, over what the arms differ in and by layer, beside its
+prediction."""
 
 from __future__ import annotations
 
@@ -25,20 +26,29 @@ def kappa_figures(section: Section, swept: Sweep | None) -> list[Figure]:
         name = "kappa" if len(kinds) == 1 else f"kappa, {kind}"
         if swept is not None:
             made.append(_over_factor(section, kind, name, swept))
-        made += [Figure(_over_steps(section, kind, name), STEPS, names), Figure(_by_layer(section, kind, name), BY, names)]
+        made += [
+            Figure(_over_steps(section, kind, name), STEPS, names),
+            Figure(_by_layer(section, kind, name), BY, names),
+        ]
     for kind in kinds:
         extra = dict.fromkeys(more for run in section.runs for more in _more(run, kind))
         of = "" if len(kinds) == 1 else f", {kind}"
-        made += [Figure(_other(section, kind, more, more + of), f"{more}, mean over layers; {kind} attention.", names)
-                 for more in extra]  # fmt: skip
+        made += [
+            Figure(_other(section, kind, more, more + of), f"{more}, mean over layers; {kind} attention.", names)
+            for more in extra
+        ]
     return made
 
 
-STEPS = ("Condition number of the concatenated heads on held-out data: geometric mean over samples and layers, at step 0 "
-         "and during training. Dotted: what independent normal entries of the same shape would give.")  # fmt: skip
+STEPS = (
+    "Condition number of the concatenated heads on held-out data: geometric mean over samples and layers, at step 0 "
+    "and during training. Dotted: what independent normal entries of the same shape would give."
+)
 BY = "The same at the last probe, layer by layer: mean over seeds. Layers count from 0."
-SWEPT = ("kappa at the end: geometric mean over samples, layers and seeds. Dotted: independent normal entries of the same "
-         "shape. Dashed: the first paper's statistic, the plain mean over samples and layers.")  # fmt: skip
+SWEPT = (
+    "kappa at the end: geometric mean over samples, layers and seeds. Dotted: independent normal entries of the same "
+    "shape. Dashed: the first paper's statistic, the plain mean over samples and layers."
+)
 
 
 def _of(run: Trained, kind: str) -> Probed | None:
@@ -73,8 +83,9 @@ def _by_layer(section: Section, kind: str, name: str) -> Chart:
     every = lines(section.arms, lambda run: _exp(found.layers) if (found := _of(run, kind)) else [])
     drawn = [line for line in every if line.kind != "faint"]
     deep = max((len(line.points) for line in drawn), default=0) >= LAYERS
-    return Chart(f"{name} by layer", "layer", name, drawn if deep else [], log_y=True, whole_x=True, show_x=plain,
-                 show_y=plain)  # fmt: skip
+    return Chart(
+        f"{name} by layer", "layer", name, drawn if deep else [], log_y=True, whole_x=True, show_x=plain, show_y=plain
+    )
 
 
 def _over_factor(section: Section, kind: str, name: str, swept: Sweep) -> Figure:
@@ -93,7 +104,9 @@ def _over_factor(section: Section, kind: str, name: str, swept: Sweep) -> Figure
         for line in through(swept, shown[what], {}, _text, printed=printed)[0]:
             said = "plain mean" if printed else "Gaussian prediction"
             drawn.append(Line(line.points, line.colour, "printed" if printed else "dotted", said, end=False))
-    return Figure(swept_chart(f"{name} over {swept.x}", swept, name, drawn, dots, plain, log_y=True), SWEPT, swept.names)
+    return Figure(
+        swept_chart(f"{name} over {swept.x}", swept, name, drawn, dots, plain, log_y=True), SWEPT, swept.names
+    )
 
 
 def _text(value: float) -> str:
@@ -102,5 +115,7 @@ def _text(value: float) -> str:
 
 def _other(section: Section, kind: str, more: str, name: str) -> Chart:
     log = more in LOGS
-    drawn = lines(section.arms, lambda run: _exp(points) if (points := _more(run, kind).get(more, [])) and log else points)
+    drawn = lines(
+        section.arms, lambda run: _exp(points) if (points := _more(run, kind).get(more, [])) and log else points
+    )
     return Chart(f"{name} over steps", "step", name, drawn, log_y=log, whole_x=True, show_x=whole, show_y=plain)

@@ -1,4 +1,5 @@
-"""Run folders sorted into sections: an experiment at a scale on a basis, its arms, their runs; and what cannot be read."""
+"""Run folders sorted into sections: an experiment at a scale on a basis, its arms, their runs; and what cannot be
+read."""
 
 from __future__ import annotations
 
@@ -89,7 +90,8 @@ class Section:
 
     @property
     def headline(self) -> tuple[str, str]:
-        """The metric that decides, and whether up or down is better; where arms have different ones, their `headline`."""
+        """The metric that decides, and whether up or down is better; where arms have different ones, their
+        `headline`."""
         known = [run for run in self.runs if run.state == "done"] or self.runs  # one that is not done has not said
         found = list(dict.fromkeys(run.measured.better for run in known if run.measured.better[0]))
         return found[0] if len(found) == 1 else (HEADLINE, found[0][1]) if found else ("", "up")
@@ -120,7 +122,10 @@ def gather(root: Path, experiments: Mapping[str, Experiment]) -> Gathered:
         label = found.spec.label
         key = str(label.get("experiment", "")), str(label.get("scale", "")), str(label.get("basis", ""))
         arms = sections.setdefault(key, {})
-        one = str(label.get("arm", "")), replace(found.spec, seed=0).id  # runs that differ in their seed alone are one arm
+        one = (
+            str(label.get("arm", "")),
+            replace(found.spec, seed=0).id,
+        )  # runs that differ in their seed alone are one arm
         if one not in arms:
             name, order = one[0] or SEED.sub("", found.path.name), label.get("order")
             if any(arm.name == name for arm in arms.values()):
@@ -136,8 +141,10 @@ def gather(root: Path, experiments: Mapping[str, Experiment]) -> Gathered:
         known = names.index(name) if name in experiments else len(names)
         return not name, known, name, -SCALES.index(scale) if scale in SCALES else 1, basis
 
-    ordered = [Section(*key, experiments.get(key[0]), sorted(sections[key].values(), key=lambda arm: (arm.order, arm.name)))
-               for key in sorted(sections, key=place)]  # fmt: skip
+    ordered = [
+        Section(*key, experiments.get(key[0]), sorted(sections[key].values(), key=lambda arm: (arm.order, arm.name)))
+        for key in sorted(sections, key=place)
+    ]
     for section in ordered:
         for arm in section.arms:
             arm.runs.sort(key=lambda run: run.seed)

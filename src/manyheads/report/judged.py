@@ -33,7 +33,8 @@ class Judged:
 
 
 def verdicts(section: Section) -> list[Judged]:
-    """The experiment's comparisons, each with its verdict. Where no experiment is known, every arm beside the original."""
+    """The experiment's comparisons, each with its verdict. Where no experiment is known, every arm beside the
+    original."""
     arms = {arm.name: arm for arm in section.arms}
     if section.experiment is not None:
         pairs: Sequence[Comparison] = section.experiment.comparisons
@@ -47,20 +48,34 @@ def verdicts(section: Section) -> list[Judged]:
         better = direction if metric == headline else "up" if metric in UP else "down"
         out.append(_judged(section, pair, metric, cast(Direction, better), ours, theirs))
     way = cast(Direction, direction)
-    out += [_judged(section, pair, headline, way, ours, theirs)
-            for pair, ours, theirs in at_best(section, pairs, headline, way)]  # fmt: skip
+    out += [
+        _judged(section, pair, headline, way, ours, theirs)
+        for pair, ours, theirs in at_best(section, pairs, headline, way)
+    ]
     return out + [_with(section, pair, METRIC, "up", found) for pair, found in trended(section)]
 
 
-def _judged(section: Section, pair: Comparison, metric: str, better: Direction, ours: Mapping[int, float],
-            theirs: Mapping[int, float]) -> Judged:  # fmt: skip
+def _judged(
+    section: Section,
+    pair: Comparison,
+    metric: str,
+    better: Direction,
+    ours: Mapping[int, float],
+    theirs: Mapping[int, float],
+) -> Judged:
     found = _effect(tuple(ours.items()), tuple(theirs.items())) if ours and theirs else None
     lacking = [side for side, values in ((pair.arm, ours), (pair.against, theirs)) if not values]
     return _with(section, pair, metric, better, found, lacking)
 
 
-def _with(section: Section, pair: Comparison, metric: str, better: Direction, found: Effect | None,
-          lacking: Sequence[str] = ()) -> Judged:  # fmt: skip
+def _with(
+    section: Section,
+    pair: Comparison,
+    metric: str,
+    better: Direction,
+    found: Effect | None,
+    lacking: Sequence[str] = (),
+) -> Judged:
     if found is not None:
         verdict = judge(pair, found, metric=metric, better=better, scale=section.scale)
     else:

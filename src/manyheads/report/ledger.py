@@ -1,5 +1,5 @@
-"""All claims over all experiments: how each came out and at which scale, every comparison behind it, and those that no run
-here speaks of."""
+"""All claims over all experiments: how each came out and at which scale, every comparison behind it, and those that no
+run here speaks of."""
 
 from __future__ import annotations
 
@@ -19,13 +19,15 @@ from .strip import strip
 from .tables import Cell, Table
 
 # what the papers print for a claim as a whole; a comparison has its own printed number
+# fmt: off
 PRINTED: dict[str, str] = {
     "L1": "(√inner + √tokens) / (√inner - √tokens)", "L4": "a curve without numbers", "L6": "61.2-67.4 M against 86.6 M",
     "L8": "80.1 % or more", "L9": "+0.0 to +0.4 points", "L10": "+0.0 to +0.5 points", "L11": "0.57-0.79 of the original",
     "L12": "78.6 and 78.6", "L13": "2.41 against 2.47", "L14": "+0.34, +0.87, +0.2, +1.0, +0.1 points", "A1": "error 0",
     "A2": "closed forms", "A3": ".015 to .87", "A4": ".695 to .307", "A5": "rows of 3 and 5 layers",
     "A8": "(1/π) atan((π/2) √(d/heads))", "M1": "never run", "M2": "never run", "M3": "never run", "M4": "never run",
-}  # fmt: skip
+}
+# fmt: on
 WORDS = {"holds": "yes", "does not hold": "no", "within noise": "noise", "not testable at this scale": "open"}
 HERE = " at this scale"  # left out where the scale is named
 COMPARED = ("verdict", "effect", "paper", "compared", "seeds", "held equal")
@@ -33,8 +35,10 @@ MEANING = {
     "verdict": "by the rule below the claims, with its scale, and how often where several comparisons came out so",
     "effect": "difference of the means over seeds, and its 95 % interval",
     "paper": "the same difference as printed; in brackets what is printed for the claim as a whole",
-    "compared": "an arm, against which other, in which metric", "seeds": "finished", "held equal": "between the arms",
-}  # fmt: skip
+    "compared": "an arm, against which other, in which metric",
+    "seeds": "finished",
+    "held equal": "between the arms",
+}
 
 
 @dataclass(frozen=True)
@@ -49,8 +53,12 @@ class Entry:
 def ledger(sections: Sequence[Section]) -> list[Entry]:
     """Every comparison that speaks of a claim, claim by claim, and the larger scale first."""
     order = list(CLAIMS)
-    found = [Entry(number, section, item) for number, section in enumerate(sections) for item in verdicts(section)
-             if item.pair.claim in CLAIMS]  # fmt: skip
+    found = [
+        Entry(number, section, item)
+        for number, section in enumerate(sections)
+        for item in verdicts(section)
+        if item.pair.claim in CLAIMS
+    ]
     return sorted(found, key=lambda entry: (order.index(entry.item.pair.claim), _rank(entry.section.scale)))
 
 
@@ -69,8 +77,15 @@ def claims_table(entries: Sequence[Entry]) -> Table:
         words = Counter(_word(entry.item, entry.section) for entry in mine)
         badges = [Cell(f"{word} x{count}" if count > 1 else word, kind=kind) for (word, kind), count in words.items()]
         where = {entry.section.full: f"#s{entry.number}" for entry in mine}
-        rows.append([Cell(claim, _claim_key(claim)), Cell(CLAIMS[claim], CLAIMS[claim]), Cell.of(badges),
-                     Cell(PRINTED.get(claim, "")), Cell.of([Cell(name, href=href) for name, href in where.items()])])
+        rows.append(
+            [
+                Cell(claim, _claim_key(claim)),
+                Cell(CLAIMS[claim], CLAIMS[claim]),
+                Cell.of(badges),
+                Cell(PRINTED.get(claim, "")),
+                Cell.of([Cell(name, href=href) for name, href in where.items()]),
+            ]
+        )
     heads = ("claim", "what it says", "verdict", "paper", "experiments")
     return Table("Claims", heads, rows, words=True, cards=True, meaning=MEANING)
 
@@ -97,9 +112,13 @@ def compared(item: Judged, section: Section) -> list[Cell]:
     if pair.printed is not None:
         printed = Cell(signed(pair.printed, item.metric), _number(pair.printed, item.metric))
     return [
-        Cell(word, kind=kind), _effect(item), printed, Cell(who),
-        Cell("") if found is None else Cell(str(found.seeds), found.seeds), Cell(section.held),
-    ]  # fmt: skip
+        Cell(word, kind=kind),
+        _effect(item),
+        printed,
+        Cell(who),
+        Cell("") if found is None else Cell(str(found.seeds), found.seeds),
+        Cell(section.held),
+    ]
 
 
 def _word(item: Judged, section: Section) -> tuple[str, str]:
@@ -145,8 +164,11 @@ def tally(entries: Sequence[Entry]) -> str:
     for scale in sorted({entry.section.scale for entry in entries}, key=_rank):
         words = [entry.item.verdict.word for entry in entries if entry.section.scale == scale]
         counts = ", ".join(f"{word.removesuffix(HERE)} {words.count(word)}" for word in WORDS if word in words)
-        parts.append(f"At scale smoke, which claims nothing: {len(words)}." if scale == "smoke" else
-                     f"At scale {scale or 'unknown'}: {counts}.")  # fmt: skip
+        parts.append(
+            f"At scale smoke, which claims nothing: {len(words)}."
+            if scale == "smoke"
+            else f"At scale {scale or 'unknown'}: {counts}."
+        )
     return " ".join(parts)
 
 
@@ -159,8 +181,14 @@ def unspoken(entries: Sequence[Entry], experiments: Mapping[str, Experiment]) ->
             continue
         deciding = [experiment for experiment in experiments.values() if claim in experiment.claims]
         command = "; ".join(experiment.command(_scale(experiment)) for experiment in deciding)
-        rows.append([Cell(claim, _claim_key(claim)), Cell(text, text), Cell(PRINTED.get(claim, ""), PRINTED.get(claim, "")),
-                     Cell(command or "no experiment yet", command)])  # fmt: skip
+        rows.append(
+            [
+                Cell(claim, _claim_key(claim)),
+                Cell(text, text),
+                Cell(PRINTED.get(claim, ""), PRINTED.get(claim, "")),
+                Cell(command or "no experiment yet", command),
+            ]
+        )
     return Table("Claims without runs", ("claim", "what it says", "paper", "what would decide it"), rows, words=True)
 
 

@@ -1,4 +1,5 @@
-"""What one run measured, as a page needs it: final scores, the headline over steps, kappa over steps, seconds, machine."""
+"""What one run measured, as a page needs it: final scores, the headline over steps, kappa over steps, seconds,
+machine."""
 
 from __future__ import annotations
 
@@ -18,6 +19,7 @@ from .chart import Point
 KIND, HEADLINE = "log_kappa", "headline"  # the mean over layers at the last probe; each run's own headline metric
 LARGEST = 300.0  # of a log kappa: beyond it a matrix has no full rank in any precision
 # further numbers of a probe, where it was asked for them: name, where in the record, whether its logarithm is averaged
+# fmt: off
 MORE: tuple[tuple[str, tuple[str, ...], bool], ...] = (
     ("head correlation", ("head_correlation",), False),
     ("kappa of the Jacobian", ("jacobian", "kappa"), True),
@@ -26,16 +28,17 @@ MORE: tuple[tuple[str, tuple[str, ...], bool], ...] = (
     ("kappa of the MLP's first matrix", ("detail", "mlp_in_kappa"), True),
     ("kappa of the MLP's second matrix", ("detail", "mlp_out_kappa"), True),
     ("attention entropy", ("detail", "entropy"), False),
-)  # fmt: skip
+)
+# fmt: on
 LOGS = frozenset(name for name, _, log in MORE if log)
 
 
 @dataclass(frozen=True)
 class Probed:
-    """The probes of one kind of attention. `kappa` has the mean over layers of log kappa at each probe, `mean` the first
-    paper's statistic (log of the plain mean over samples and layers), `layers` log kappa by layer at the last probe,
-    `gaussian` what independent normal entries of that shape would give, `more` what else was probed over steps, and `last`
-    the mean over layers of every number at the last probe, by name (`mean_kappa`, `detail.entropy`)."""
+    """The probes of one kind of attention. `kappa` has the mean over layers of log kappa at each probe, `mean` the
+    first paper's statistic (log of the plain mean over samples and layers), `layers` log kappa by layer at the last
+    probe, `gaussian` what independent normal entries of that shape would give, `more` what else was probed over steps,
+    and `last` the mean over layers of every number at the last probe, by name (`mean_kappa`, `detail.entropy`)."""
 
     kappa: list[Point]
     mean: list[Point]
@@ -47,8 +50,8 @@ class Probed:
 
 @dataclass(frozen=True)
 class Measured:
-    """One run. `curve` is the headline metric at each evaluation; `probed` is by kind of attention; `held` is the number
-    of held-out samples, where it is known."""
+    """One run. `curve` is the headline metric at each evaluation; `probed` is by kind of attention; `held` is the
+    number of held-out samples, where it is known."""
 
     better: tuple[str, str]
     scores: dict[str, float]
@@ -61,8 +64,8 @@ class Measured:
     held: int | None = None
 
     def binomial(self, metric: str) -> float | None:
-        """The standard error of a share of right answers that comes from the number of held-out samples alone: as the run
-        states it, or that of a binomial share where each sample has one answer. None where it is not known."""
+        """The standard error of a share of right answers that comes from the number of held-out samples alone: as the
+        run states it, or that of a binomial share where each sample has one answer. None where it is not known."""
         share = self.scores.get(metric)
         if metric == "accuracy":  # may be of several answers a sample, unless the task says its error itself
             return self.scores.get("standard_error")
@@ -123,8 +126,12 @@ def _last(records: list[dict[str, Any]]) -> dict[str, float]:
     for record in records:
         if int(record["step"]) != step:
             continue
-        inner = {f"{part}.{name}": value for part, held in record.items() if isinstance(held, dict)
-                 for name, value in held.items()}  # fmt: skip
+        inner = {
+            f"{part}.{name}": value
+            for part, held in record.items()
+            if isinstance(held, dict)
+            for name, value in held.items()
+        }
         for name, value in (record | inner).items():
             if isinstance(value, int | float) and not isinstance(value, bool):
                 found.setdefault(name, []).append(_finite(value))
@@ -145,7 +152,8 @@ def _means(groups: dict[int, list[float]]) -> list[Point]:
 
 
 def measured(found: Found) -> Measured:
-    """What stands in a run's folder, finished or not. A damaged file, or records that make no sense, are a UserError."""
+    """What stands in a run's folder, finished or not. A damaged file, or records that make no sense, are a
+    UserError."""
     try:
         return _measured(found)
     except UserError:
@@ -161,9 +169,20 @@ def _measured(found: Found) -> Measured:
     metric, direction = result.get("better") or _headline(scores or (evaluations[-1] if evaluations else {}))
     if direction not in ("up", "down"):
         raise ValueError(f"better is {direction!r}")
-    curve = [(_finite(record["step"]), _finite(record[metric])) for record in evaluations if record.get(metric) is not None]
-    return Measured((str(metric), direction), scores, curve, by_kind(_lines(found, "spectra")), timing.get("seconds"),
-                    timing.get("rate"), dict(result.get("machine") or {}), trivial, _held(found, result))  # fmt: skip
+    curve = [
+        (_finite(record["step"]), _finite(record[metric])) for record in evaluations if record.get(metric) is not None
+    ]
+    return Measured(
+        (str(metric), direction),
+        scores,
+        curve,
+        by_kind(_lines(found, "spectra")),
+        timing.get("seconds"),
+        timing.get("rate"),
+        dict(result.get("machine") or {}),
+        trivial,
+        _held(found, result),
+    )
 
 
 def _held(found: Found, result: dict[str, Any]) -> int | None:
@@ -177,7 +196,9 @@ def _held(found: Found, result: dict[str, Any]) -> int | None:
 
 def _numbers(fields: dict[str, Any]) -> dict[str, float]:
     """The numbers of a record; words among them, such as a unit, are left out."""
-    return {str(name): _finite(value) for name, value in fields.items() if value is not None and not isinstance(value, str)}
+    return {
+        str(name): _finite(value) for name, value in fields.items() if value is not None and not isinstance(value, str)
+    }
 
 
 def _finite(value: Any) -> float:

@@ -38,13 +38,21 @@ paper printed, from its own setting.</p></details>
 """.replace("\n", " ")
 
 
-def write(root: Path, out: Path, *, experiments: Mapping[str, Experiment] = EXPERIMENTS, command: str = "",
-          assets: Path | None = None) -> Gathered:  # fmt: skip
-    """Write the page about all runs below `root` to `out`, and give back what it is about. With `assets`, a folder, every
-    figure and every table is written there as a file, too."""
+def write(
+    root: Path,
+    out: Path,
+    *,
+    experiments: Mapping[str, Experiment] = EXPERIMENTS,
+    command: str = "",
+    assets: Path | None = None,
+) -> Gathered:
+    """Write the page about all runs below `root` to `out`, and give back what it is about. With `assets`, a folder,
+    every figure and every table is written there as a file, too."""
     found = gather(root, experiments)
     if not found.sections and not found.problems:
-        raise UserError(f"{root} holds no run folder; give the folder that `manyheads demo` or `manyheads train` wrote to")
+        raise UserError(
+            f"{root} holds no run folder; give the folder that `manyheads demo` or `manyheads train` wrote to"
+        )
     given = f" --assets {assets}" if assets else ""
     text = page(found, out.parent, command or f"manyheads report {root} --out {out}{given}", experiments)
     partial = out.with_name(out.name + ".partial")
@@ -92,9 +100,13 @@ def _contents(found: Gathered) -> str:
     for number, section in enumerate(found.sections):
         titles.setdefault(section.title, []).append((number, section.scale))
     for title, ((first, largest), *rest) in titles.items():
-        more = "".join(f' <a href="#s{number}" aria-label="{escape(f"{title} {scale}")}">{escape(scale)}</a>'
-                       for number, scale in rest)  # fmt: skip
-        items.append(f'<li><a href="#s{first}">{escape(title)} <span class="dim">{escape(largest)}</span></a>{more}</li>')
+        more = "".join(
+            f' <a href="#s{number}" aria-label="{escape(f"{title} {scale}")}">{escape(scale)}</a>'
+            for number, scale in rest
+        )
+        items.append(
+            f'<li><a href="#s{first}">{escape(title)} <span class="dim">{escape(largest)}</span></a>{more}</li>'
+        )
     items.append('<li><a href="#explorer">design explorer</a></li>')
     items += ['<li><a href="#bad">folders that cannot be read</a></li>'] if found.problems else []
     links = "".join(items)
@@ -107,29 +119,41 @@ def _claims(found: Gathered, experiments: Mapping[str, Experiment]) -> str:
     table = "<p>No run here speaks of a claim of the papers.</p>"
     if entries:
         opened = " open" * (len(entries) <= OPEN)
-        table = (f"{html(claims_table(entries))}{RULE}<details{opened}><summary>Every comparison behind them: effect, "
-                 f"interval, seeds, basis and why ({len(entries)})</summary>{html(evidence_table(entries))}</details>")
+        table = (
+            f"{html(claims_table(entries))}{RULE}<details{opened}><summary>Every comparison behind them: effect, "
+            f"interval, seeds, basis and why ({len(entries)})</summary>{html(evidence_table(entries))}</details>"
+        )
     if rest.rows:
         table += f"<details><summary>{len(rest.rows)} claims without runs here</summary>{html(rest)}</details>"
-    return f'<section aria-labelledby="claims"><h2 id="claims">Claims</h2><p>{escape(tally(entries))}</p>{table}</section>'
+    return (
+        f'<section aria-labelledby="claims"><h2 id="claims">Claims</h2><p>{escape(tally(entries))}</p>{table}</section>'
+    )
 
 
 def _absent(found: Gathered, experiments: Mapping[str, Experiment]) -> str:
     """Experiments that have no run here, and how to run them."""
     here = {section.name for section in found.sections}
-    items = "".join(f"<li><strong>{escape(name)}</strong>: {escape(one.question)}<pre>"
-                    f"{escape(one.command(next(iter(one.settings))))}</pre></li>"
-                    for name, one in experiments.items() if name not in here)  # fmt: skip
+    items = "".join(
+        f"<li><strong>{escape(name)}</strong>: {escape(one.question)}<pre>"
+        f"{escape(one.command(next(iter(one.settings))))}</pre></li>"
+        for name, one in experiments.items()
+        if name not in here
+    )
     return f"<details><summary>Experiments without runs here</summary><ul>{items}</ul></details>" if items else ""
 
 
 def _problems(found: Gathered, beside: Path) -> str:
     if not found.problems:
         return ""
-    items = "".join(f'<li><a href="{escape(link(item.path, beside))}">{escape(str(item.path.name))}</a> '
-                    f"({escape(item.state)}): {escape(item.problem or '')}</li>" for item in found.problems)  # fmt: skip
-    return ('<section aria-labelledby="bad"><h2 id="bad">Folders that cannot be read</h2><div class="verdict bad"><ul>'
-            f"{items}</ul></div></section>")  # fmt: skip
+    items = "".join(
+        f'<li><a href="{escape(link(item.path, beside))}">{escape(str(item.path.name))}</a> '
+        f"({escape(item.state)}): {escape(item.problem or '')}</li>"
+        for item in found.problems
+    )
+    return (
+        '<section aria-labelledby="bad"><h2 id="bad">Folders that cannot be read</h2><div class="verdict bad"><ul>'
+        f"{items}</ul></div></section>"
+    )
 
 
 def _words() -> str:

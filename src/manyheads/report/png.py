@@ -26,18 +26,30 @@ def draw(figure: Figure, file: Path) -> None:
         _line(axes, line)
     for dot in chart.dots:
         colour = LIGHT[dot.colour % COLOURS]
-        axes.errorbar(dot.x, dot.y, yerr=dot.error or None, color=colour, fmt=MARKS[shape(dot.colour)],
-                      ms=3 if dot.faint else 6, mfc="white" if dot.hollow else colour, alpha=0.6 if dot.faint else 1.0,
-                      elinewidth=1.2)  # fmt: skip
+        axes.errorbar(
+            dot.x,
+            dot.y,
+            yerr=dot.error or None,
+            color=colour,
+            fmt=MARKS[shape(dot.colour)],
+            ms=3 if dot.faint else 6,
+            mfc="white" if dot.hollow else colour,
+            alpha=0.6 if dot.faint else 1.0,
+            elinewidth=1.2,
+        )
         if dot.label:
             axes.annotate(dot.label, (dot.x, dot.y), xytext=(6, -3), textcoords="offset points", fontsize=7)
     axes.set(title=chart.title, xlabel=chart.x, ylabel=chart.y)
     _scales(axes, figure)
     names = chart.keys or figure.names
     used = sorted({line.colour for line in chart.lines} | {dot.colour for dot in chart.dots})
-    handles = [axes.plot([], [], MARKS[shape(i)], color=LIGHT[i % COLOURS], label=names[i])[0] for i in used if names[i]]
+    handles = [
+        axes.plot([], [], MARKS[shape(i)], color=LIGHT[i % COLOURS], label=names[i])[0] for i in used if names[i]
+    ]
     if handles:
-        canvas.legend(handles=handles, loc="outside lower center", ncols=min(4, len(handles)), fontsize=7, frameon=False)
+        canvas.legend(
+            handles=handles, loc="outside lower center", ncols=min(4, len(handles)), fontsize=7, frameon=False
+        )
     canvas.savefig(file)
 
 
@@ -46,8 +58,13 @@ def _line(axes: Any, line: Line) -> None:
         return
     dashes = {"": "-", "faint": "-", "dotted": ":", "printed": "--"}[line.kind]
     width = {"": 1.8, "faint": 0.8, "dotted": 1.4, "printed": 1.0}[line.kind]
-    axes.plot(*zip(*line.points, strict=True), dashes, color=LIGHT[line.colour % COLOURS], lw=width,
-              alpha=0.45 if line.kind == "faint" else 1.0)  # fmt: skip
+    axes.plot(
+        *zip(*line.points, strict=True),
+        dashes,
+        color=LIGHT[line.colour % COLOURS],
+        lw=width,
+        alpha=0.45 if line.kind == "faint" else 1.0,
+    )
     if line.end and not line.kind:
         axes.plot(*line.points[-1], MARKS[shape(line.colour)], color=LIGHT[line.colour % COLOURS], ms=5)
 

@@ -49,8 +49,12 @@ def _values(section: Section, name: str) -> dict[str, dict[int, float]]:
 
 def _shape(arm: ArmRuns, name: str) -> dict[int, float]:
     """A number of the architecture, the same for every seed."""
-    known = {"heads": heads(arm.arch)[0], "depth": sum(depths(arm.arch)), "inner": inners(arm.arch)[0],
-             "params": params(arm.arch).total}  # fmt: skip
+    known = {
+        "heads": heads(arm.arch)[0],
+        "depth": sum(depths(arm.arch)),
+        "inner": inners(arm.arch)[0],
+        "params": params(arm.arch).total,
+    }
     return {run.seed: float(known[name]) for run in arm.done} if name in known else {}
 
 
@@ -64,6 +68,8 @@ def at_best(
         if pair.arm not in groups or pair.against not in groups or pair.metric:
             continue
         (one, ours), (other, theirs) = (chosen(groups[name], found, better) for name in (pair.arm, pair.against))
-        names = [f"{groups[name].name} at its best{f' ({arm})' if arm else ''}" for name, arm in
-                 ((pair.arm, one), (pair.against, other))]  # fmt: skip
+        names = [
+            f"{groups[name].name} at its best{f' ({arm})' if arm else ''}"
+            for name, arm in ((pair.arm, one), (pair.against, other))
+        ]
         yield replace(pair, arm=names[0], against=names[1], printed=None), ours, theirs

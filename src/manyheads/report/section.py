@@ -22,8 +22,11 @@ from .words import duration, escape, score
 LISTED = 1000  # runs of a section listed one by one; more would make the page heavy and nobody reads them
 TOLD = 10  # sentences that are shown at once
 KEYS = 4 * COLOURS  # marks that can be told apart
-ALSO = {"table4": "Table 4 and Figure 6: ", "table5": "Table 5 and Figure 7: ",
-        "memory": "The memory of Tables 1, 2, 4 and 5 and Figures 6 and 7: "}  # fmt: skip
+ALSO = {
+    "table4": "Table 4 and Figure 6: ",
+    "table5": "Table 5 and Figure 7: ",
+    "memory": "The memory of Tables 1, 2, 4 and 5 and Figures 6 and 7: ",
+}
 URGENT = ("failed", "stopped", "running", "new")
 
 
@@ -49,8 +52,9 @@ def section_html(section: Section, number: int, beside: Path) -> str:
 def arms_table(section: Section) -> Table:
     """The table of arms."""
     rows = table(section, full=True)
-    return Table(f"{section.full} arms", list(rows[0]) if rows else [], [list(row.values()) for row in rows],
-                 meaning=MEANING)  # fmt: skip
+    return Table(
+        f"{section.full} arms", list(rows[0]) if rows else [], [list(row.values()) for row in rows], meaning=MEANING
+    )
 
 
 def comparisons_table(section: Section) -> Table:
@@ -70,12 +74,17 @@ def runs_table(section: Section, beside: Path) -> Table:
         why = str(status.get("message") or "") if run.state in ("failed", "stopped") else ""
         trained = run.found.spec.label.get("trained_in") if run.found.spec else None
         why = f"trained in {trained}" if trained and not why else why
-        rows.append([
-            Cell(arm.name), Cell(str(run.seed), run.seed), Cell(run.state),
-            Cell("") if value is None else Cell(score(value, metric), value),
-            Cell("") if spent is None else Cell(duration(spent), spent),
-            Cell(run.path.name, href=link(run.path, beside)), Cell(why),
-        ])  # fmt: skip
+        rows.append(
+            [
+                Cell(arm.name),
+                Cell(str(run.seed), run.seed),
+                Cell(run.state),
+                Cell("") if value is None else Cell(score(value, metric), value),
+                Cell("") if spent is None else Cell(duration(spent), spent),
+                Cell(run.path.name, href=link(run.path, beside)),
+                Cell(why),
+            ]
+        )
     heads = ("arm", "seed", "state", metric or "score", "time", "folder", "message")
     return Table(f"{section.full} runs", heads, rows)
 
@@ -88,19 +97,24 @@ def figure_name(figure: Figure, section: Section) -> str:
 def figure_html(figure: Figure, key: str, section: Section) -> str:
     """A figure with its caption, its own legend where it has one, and the buttons that save it."""
     own = _legend(figure.chart.keys) if len(figure.chart.keys) > 1 or any(figure.chart.keys) else ""
-    tools = "".join(f'<button type="button" class="get" data-get="{kind}">{kind.upper()}</button>'
-                    for kind in ("svg", "png"))  # fmt: skip
+    tools = "".join(
+        f'<button type="button" class="get" data-get="{kind}">{kind.upper()}</button>' for kind in ("svg", "png")
+    )
     drawn = draw(figure.chart, key).replace("<svg ", '<svg class="plot" ', 1)
-    return (f'<figure data-name="{figure_name(figure, section)}"><strong>{escape(figure.chart.title)}</strong>{drawn}{own}'
-            f'<figcaption>{escape(figure.caption)}</figcaption><div class="tools">{tools}</div></figure>')  # fmt: skip
+    return (
+        f'<figure data-name="{figure_name(figure, section)}"><strong>{escape(figure.chart.title)}</strong>{drawn}{own}'
+        f'<figcaption>{escape(figure.caption)}</figcaption><div class="tools">{tools}</div></figure>'
+    )
 
 
 def _legend(names: Sequence[str], notes: Sequence[str] = ()) -> str:
     items = []
     for i, name in enumerate(names[:KEYS]):
         note = f' title="{escape(notes[i])}"' if notes and notes[i] else ""
-        items.append(f'<li><button type="button" aria-pressed="false" data-k="{i}"{note}><svg class="key" '
-                     f'viewBox="-8 -8 16 16" aria-hidden="true">{mark(0, 0, i, 6)}</svg> {escape(name)}</button></li>')
+        items.append(
+            f'<li><button type="button" aria-pressed="false" data-k="{i}"{note}><svg class="key" '
+            f'viewBox="-8 -8 16 16" aria-hidden="true">{mark(0, 0, i, 6)}</svg> {escape(name)}</button></li>'
+        )
     more = f'<li class="dim">and {len(names) - KEYS} more</li>' if len(names) > KEYS else ""
     return f'<ul class="legend">{"".join(items)}{more}</ul>'
 
@@ -109,7 +123,11 @@ def _told(sentences: Sequence[str]) -> str:
     if not sentences:
         return ""
     shown, rest = sentences[:TOLD], sentences[TOLD:]
-    more = f"<details><summary>{len(rest)} more</summary><ul>{''.join(map(_sentence, rest))}</ul></details>" if rest else ""
+    more = (
+        f"<details><summary>{len(rest)} more</summary><ul>{''.join(map(_sentence, rest))}</ul></details>"
+        if rest
+        else ""
+    )
     return f'<div class="verdict"><ul>{"".join(map(_sentence, shown))}</ul>{more}</div>'
 
 

@@ -29,7 +29,9 @@ def strip(item: Judged) -> str:
     middle = HEIGHT / 2
     name = f"{item.pair.arm} against {item.pair.against}: {signed(found.difference, item.metric)}"
     parts = [f'<svg class="strip" viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{escape(name)}">']
-    parts += [f'<path class="wanted" d="M{at(a):.1f} 2H{at(b):.1f}V{HEIGHT - 2}H{at(a):.1f}z"/>' for a, b in wanted(item)]
+    parts += [
+        f'<path class="wanted" d="M{at(a):.1f} 2H{at(b):.1f}V{HEIGHT - 2}H{at(a):.1f}z"/>' for a, b in wanted(item)
+    ]
     parts.append(f'<path class="axis" d="M{at(0.0):.1f} 1V{HEIGHT - 1}"/>')
     if ends:  # one seed has no interval
         parts.append(f'<path class="span" d="M{at(found.low):.1f} {middle}H{at(found.high):.1f}"/>')

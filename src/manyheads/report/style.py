@@ -22,13 +22,24 @@ MARKS = """
 """
 
 STYLE = (
-    ":root{color-scheme:light dark;" + _palette(LIGHT, ink=INK, dim=DIM, rule=RULE, back=BACK, card="#f6f8fa",
-                                                link="#0b57d0", want="#1f6feb22") + "}"
-    "@media (prefers-color-scheme:dark){:root{" + _palette(DARK, ink="#e6edf3", dim="#9aa7b4", rule="#30363d",
-                                                           back="#0d1117", card="#161b22", link="#7cb7ff",
-                                                           want="#6cb0ff2e") + "}}"
+    ":root{color-scheme:light dark;"
+    + _palette(LIGHT, ink=INK, dim=DIM, rule=RULE, back=BACK, card="#f6f8fa", link="#0b57d0", want="#1f6feb22")
+    + "}"
+    "@media (prefers-color-scheme:dark){:root{"
+    + _palette(
+        DARK,
+        ink="#e6edf3",
+        dim="#9aa7b4",
+        rule="#30363d",
+        back="#0d1117",
+        card="#161b22",
+        link="#7cb7ff",
+        want="#6cb0ff2e",
+    )
+    + "}}"
     + "".join(f".c{i}{{--c:var(--c{i})}}" for i in range(len(LIGHT)))
-    + ("""
+    + (
+        """
 *{box-sizing:border-box}
 body{margin:0;background:var(--back);color:var(--ink);font:16px/1.55 system-ui,-apple-system,"Segoe UI",Roboto,sans-serif}
 main,header,footer{max-width:76rem;margin:0 auto;padding:0 1.25rem}
@@ -71,7 +82,9 @@ svg{display:block;width:100%;height:auto;font:13px system-ui,sans-serif;fill:var
 svg.key{display:inline-block;width:1rem;height:1rem;vertical-align:-.15rem}
 svg.strip{width:8.25rem;height:1.4rem;margin:.1rem 0}.wanted{fill:var(--want)}.span{stroke:var(--ink);stroke-width:2.5}
 .mean{fill:var(--ink)}.paper{fill:var(--back);stroke:var(--c1);stroke-width:1.6}
-""" + MARKS + """
+"""
+        + MARKS
+        + """
 .off{opacity:.1!important}
 .legend{display:flex;flex-wrap:wrap;gap:.25rem .5rem;padding:0;margin:.8rem 0 0;list-style:none;font-size:.9rem}
 .legend button{color:var(--ink);border-color:transparent;font-size:.85rem;padding:.05rem .25rem}
@@ -96,8 +109,9 @@ dl.words{display:grid;grid-template-columns:max-content 1fr;gap:.2rem 1rem;font-
 .cards td::before{content:attr(data-head);color:var(--dim)}.cards td:empty{display:none}.words.cards td.long{min-width:0}
 .cards .badge{white-space:normal}}
 @media print{details{display:block}.wide{overflow:visible}.tools,#explorer{display:none}}
-""").replace("\n", "")
-)  # fmt: skip
+"""
+    ).replace("\n", "")
+)
 
 
 def sheet() -> str:

@@ -21,19 +21,26 @@ from .tables import Cell
 
 SCORES = 10  # columns of further scores that a table has room for
 MEANING = {
-    "layers": "depth, by stage", "heads": "heads x head_dim", "inner": "columns of the concatenated heads",
-    "FLOPs": "of one forward pass over one sample", "seeds": "finished runs", "seconds": "of training, mean over seeds",
+    "layers": "depth, by stage",
+    "heads": "heads x head_dim",
+    "inner": "columns of the concatenated heads",
+    "FLOPs": "of one forward pass over one sample",
+    "seeds": "finished runs",
+    "seconds": "of training, mean over seeds",
     "kappa": "condition number of the concatenated heads at the end, geometric mean over samples, layers and seeds",
-    "Gaussian": "kappa of independent normal entries of the same shape", "paper": "what the paper printed for this arm",
+    "Gaussian": "kappa of independent normal entries of the same shape",
+    "paper": "what the paper printed for this arm",
     "non-embedding": "parameters of the layers alone, without embedding and head",
     **{name: meaning for name, (_, meaning) in words.METRICS.items()},
     "binomial": "standard error of one run's score for as many held-out samples as its result states or its task asks for; "
-                "seeds do not average it away, since all are scored on the same samples",
-}  # fmt: skip
+    "seeds do not average it away, since all are scored on the same samples",
+}
 SCALES_MEAN = {
-    "smoke": "shows that everything works", "laptop": "reduced sizes, on two CPU cores; a verdict is about these sizes",
-    "small": "reduced sizes, on one GPU; a verdict is about these sizes", "paper": "the paper's own sizes",
-}  # fmt: skip
+    "smoke": "shows that everything works",
+    "laptop": "reduced sizes, on two CPU cores; a verdict is about these sizes",
+    "small": "reduced sizes, on one GPU; a verdict is about these sizes",
+    "paper": "the paper's own sizes",
+}
 
 
 def table(section: Section, *, full: bool = False) -> list[dict[str, Cell]]:
@@ -51,8 +58,14 @@ def table(section: Section, *, full: bool = False) -> list[dict[str, Cell]]:
     for arm in section.arms:
         kappas, shape = _conditioned(arm, kinds), _shape(arm)
         is_so = kappas | shape if len(kinds) == 1 else shape | kappas  # many kinds of kappa would hide what an arm is
-        rows.append(_reached(arm, metric) | (_binomial(arm, metric) if sampled else {}) | _printed(arm, metric, shown)
-                    | _costs(arm, language=language) | is_so | {name: _score(arm, name) for name in scores})  # fmt: skip
+        rows.append(
+            _reached(arm, metric)
+            | (_binomial(arm, metric) if sampled else {})
+            | _printed(arm, metric, shown)
+            | _costs(arm, language=language)
+            | is_so
+            | {name: _score(arm, name) for name in scores}
+        )
     return rows
 
 
@@ -108,8 +121,11 @@ def _conditioned(arm: ArmRuns, kinds: Sequence[str]) -> dict[str, Cell]:
     cells = {}
     for kind in kinds:
         probed = [run.measured.probed[kind] for run in arm.runs if kind in run.measured.probed]
-        last = [run.measured.probed[kind].kappa[-1][1] for run in arm.done
-                if kind in run.measured.probed and run.measured.probed[kind].kappa]  # fmt: skip
+        last = [
+            run.measured.probed[kind].kappa[-1][1]
+            for run in arm.done
+            if kind in run.measured.probed and run.measured.probed[kind].kappa
+        ]
         suffix = f", {kind}" if len(kinds) > 1 else ""
         cells[f"kappa{suffix}"] = _kappa(mean(last) if last else None)
         cells[f"Gaussian{suffix}"] = _kappa(next((one.gaussian for one in probed if one.gaussian is not None), None))
@@ -135,9 +151,19 @@ def terms(section: Section) -> str:
     guess = named(words.score(value, metric) for value in guesses)
     held = named(f"{run.measured.held:,}" for run in section.runs if run.measured.held)
     scale = f"scale {section.scale}: {SCALES_MEAN[section.scale]}" if section.scale in SCALES_MEAN else ""
-    return "; ".join(filter(None, [scale, budgets and f"budget: {budgets}", data and f"task: {data}",
-                                   held and f"held out: {held} samples", f"seeds: {used}",
-                                   guess and f"a constant guess has {metric} {guess}"]))  # fmt: skip
+    return "; ".join(
+        filter(
+            None,
+            [
+                scale,
+                budgets and f"budget: {budgets}",
+                data and f"task: {data}",
+                held and f"held out: {held} samples",
+                f"seeds: {used}",
+                guess and f"a constant guess has {metric} {guess}",
+            ],
+        )
+    )
 
 
 def _budget(recipe: dict[str, Any]) -> str:
@@ -157,11 +183,18 @@ def conclusion(section: Section) -> list[str]:
         if item.verdict.word in ("holds", "does not hold"):
             claim = f" ({item.pair.claim}: {item.claim})" if item.claim else ""
             sentences.append(f"{item.pair.arm} against {item.pair.against}: {item.verdict.word}{scale}{claim}.")
-    excess = [one.kappa[-1][1] - one.gaussian for run in section.runs if run.state == "done"
-              for one in run.measured.probed.values() if one.kappa and one.gaussian is not None]  # fmt: skip
+    excess = [
+        one.kappa[-1][1] - one.gaussian
+        for run in section.runs
+        if run.state == "done"
+        for one in run.measured.probed.values()
+        if one.kappa and one.gaussian is not None
+    ]
     if excess:
         low, high = (words.kappa(end) for end in (min(excess), max(excess)))
-        sentences.append(f"kappa at the end: {low} to {high} times that of independent normal entries of the same shape.")
+        sentences.append(
+            f"kappa at the end: {low} to {high} times that of independent normal entries of the same shape."
+        )
     return sentences
 
 
@@ -170,9 +203,14 @@ def _caution(section: Section, judged: Sequence[Judged]) -> list[str]:
     compared = {name for item in judged for name in (item.pair.arm, item.pair.against)}
     fewest = min((arm.seeds for arm in section.arms if arm.name in compared), default=0)
     if judged and fewest < SEEDS:
-        count = f"{seeds(fewest)} an arm {'allows' if fewest == 1 else 'allow'}" if fewest else (
-            "Arms without a finished run allow")  # fmt: skip
-        return [f"{count} hardly any claim: this shows what was measured, no more. A verdict takes {SEEDS} seeds or more."]
+        count = (
+            f"{seeds(fewest)} an arm {'allows' if fewest == 1 else 'allow'}"
+            if fewest
+            else ("Arms without a finished run allow")
+        )
+        return [
+            f"{count} hardly any claim: this shows what was measured, no more. A verdict takes {SEEDS} seeds or more."
+        ]
     if judged and section.scale == "smoke":
         return ["This is a smoke run: it shows that everything works, and decides nothing."]
     return []

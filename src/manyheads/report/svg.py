@@ -1,4 +1,5 @@
-"""Line and point charts as SVG elements. Colours are the page's CSS variables, so that a chart is light or dark with it."""
+"""Line and point charts as SVG elements. Colours are the page's CSS variables, so that a chart is light or dark with
+it."""
 
 from __future__ import annotations
 
@@ -44,8 +45,9 @@ def _aside(dots: Sequence[Dot]) -> dict[tuple[float, int], float]:
         mine = columns.setdefault(dot.x, [])
         if dot.colour not in mine:
             mine.append(dot.colour)
-    return {(x, colour): ASIDE * (at - (len(mine) - 1) / 2)
-            for x, mine in columns.items() for at, colour in enumerate(mine)}  # fmt: skip
+    return {
+        (x, colour): ASIDE * (at - (len(mine) - 1) / 2) for x, mine in columns.items() for at, colour in enumerate(mine)
+    }
 
 
 def draw(chart: Chart, key: str) -> str:
@@ -60,17 +62,25 @@ def inside(chart: Chart) -> str:
     parts, bottom = [], HEIGHT - BOTTOM
     for value in frame.y.ticks():
         _, y = frame.at(frame.x.low, value)
-        parts.append(f'<path class="grid" d="M{LEFT} {y:.1f}H{WIDTH - RIGHT}"/>'
-                     f'<text x="{LEFT - 7}" y="{y + 4:.1f}" text-anchor="end">{escape(chart.show_y(value))}</text>')
+        parts.append(
+            f'<path class="grid" d="M{LEFT} {y:.1f}H{WIDTH - RIGHT}"/>'
+            f'<text x="{LEFT - 7}" y="{y + 4:.1f}" text-anchor="end">{escape(chart.show_y(value))}</text>'
+        )
     for value in frame.x.spaced(chart.ticks_x) if chart.ticks_x else frame.x.ticks(whole=chart.whole_x):
         x, _ = frame.at(value, frame.y.low)
-        parts.append(f'<path class="axis" d="M{x:.1f} {bottom}v4"/>'
-                     f'<text x="{x:.1f}" y="{bottom + 18}" text-anchor="middle">{escape(chart.show_x(value))}</text>')
+        parts.append(
+            f'<path class="axis" d="M{x:.1f} {bottom}v4"/>'
+            f'<text x="{x:.1f}" y="{bottom + 18}" text-anchor="middle">{escape(chart.show_x(value))}</text>'
+        )
     parts.append(f'<path class="axis" d="M{LEFT} {bottom}H{WIDTH - RIGHT}"/>')
-    for place, name in ((f"translate({(LEFT + WIDTH - RIGHT) / 2} {HEIGHT - 6})", chart.x),
-                        (f"translate(11 {(TOP + bottom) / 2}) rotate(-90)", chart.y)):  # fmt: skip
+    for place, name in (
+        (f"translate({(LEFT + WIDTH - RIGHT) / 2} {HEIGHT - 6})", chart.x),
+        (f"translate(11 {(TOP + bottom) / 2}) rotate(-90)", chart.y),
+    ):
         parts.append(f'<text transform="{place}" text-anchor="middle">{escape(name)}</text>')
-    parts += [_line(line, frame) for line in sorted(chart.lines, key=lambda line: (line.kind != "faint", not line.kind))]
+    parts += [
+        _line(line, frame) for line in sorted(chart.lines, key=lambda line: (line.kind != "faint", not line.kind))
+    ]
     parts += [_dot(dot, frame) for dot in sorted(chart.dots, key=lambda dot: not dot.faint)]
     parts += _labels([dot for dot in chart.dots if dot.label], frame)
     return "".join(parts)
@@ -98,7 +108,8 @@ def _dot(dot: Dot, frame: _Frame) -> str:
 
 
 def _labels(dots: Sequence[Dot], frame: _Frame) -> list[str]:
-    """Names beside the marks, on the side that has room, in the nearest row above the axis where they cover no other."""
+    """Names beside the marks, on the side that has room, in the nearest row above the axis where they cover no
+    other."""
     placed: list[tuple[float, float, int]] = []
     out = []
     for dot in sorted(dots, key=lambda dot: -dot.y):
@@ -110,8 +121,10 @@ def _labels(dots: Sequence[Dot], frame: _Frame) -> list[str]:
         free = [row for row in range(TOP, HEIGHT - BOTTOM - 3) if all(abs(row - other) >= LABEL for other in taken)]
         row = min((abs(row - y - 4), row) for row in free)[1] if free else round(y) + 4
         placed.append((start, end, row))
-        out.append(f'<text class="label" data-k="{dot.colour}" x="{x + (-10 if left else 10):.1f}" y="{row}" '
-                   f'text-anchor="{"end" if left else "start"}">{escape(dot.label)}</text>')
+        out.append(
+            f'<text class="label" data-k="{dot.colour}" x="{x + (-10 if left else 10):.1f}" y="{row}" '
+            f'text-anchor="{"end" if left else "start"}">{escape(dot.label)}</text>'
+        )
     return out
 
 
@@ -128,8 +141,8 @@ def mark(x: float, y: float, colour: int, size: float, title: str = "", kind: st
         "square": f"M{x - r * 0.9:.1f} {y - r * 0.9:.1f}h{1.8 * r:.1f}v{1.8 * r:.1f}h{-1.8 * r:.1f}z",
         "triangle": f"M{x:.1f} {y - 1.15 * r:.1f}l{1.1 * r:.1f} {1.95 * r:.1f}h{-2.2 * r:.1f}z",
         "diamond": f"M{x:.1f} {y - 1.25 * r:.1f}l{1.25 * r:.1f} {1.25 * r:.1f}l{-1.25 * r:.1f} {1.25 * r:.1f}"
-                   f"l{-1.25 * r:.1f} {-1.25 * r:.1f}z",
-    }[shape(colour)]  # fmt: skip
+        f"l{-1.25 * r:.1f} {-1.25 * r:.1f}z",
+    }[shape(colour)]
     name = f"<title>{escape(title)}</title>" if title else ""
     classes = " ".join(filter(None, ["mark", f"c{colour % COLOURS}", kind]))
     return f'<path class="{classes}" data-k="{colour}" d="{path}">{name}</path>'

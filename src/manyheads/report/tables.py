@@ -17,8 +17,8 @@ LONG = 24  # characters from which on a cell of words may wrap
 @dataclass(frozen=True)
 class Cell:
     """What a cell shows, what it sorts by, and where it leads. A number as `key` is what CSV has instead of the text;
-    `more` are further numbers that CSV has in columns of their own; `drawn` is markup shown before the text. `kind` makes
-    it a badge; `parts` are several badges or links, and the text of the cell is theirs, joined."""
+    `more` are further numbers that CSV has in columns of their own; `drawn` is markup shown before the text. `kind`
+    makes it a badge; `parts` are several badges or links, and the text of the cell is theirs, joined."""
 
     text: str
     key: float | str = ""
@@ -36,8 +36,8 @@ class Cell:
 
 @dataclass(frozen=True)
 class Table:
-    """Rows of cells, all with the same heads. `words`: cells that hold sentences and may wrap; `cards`: on a narrow screen
-    each row is a card. `meaning`: by head."""
+    """Rows of cells, all with the same heads. `words`: cells that hold sentences and may wrap; `cards`: on a narrow
+    screen each row is a card. `meaning`: by head."""
 
     name: str
     heads: Sequence[str]
@@ -55,7 +55,9 @@ def slug(name: str) -> str:
 def csv_rows(table: Table) -> list[list[str]]:
     """The table as rows of text for CSV, heads first."""
     extra = [list(dict.fromkeys(name for row in table.rows for name in row[at].more)) for at in range(len(table.heads))]
-    heads = [name for head, more in zip(table.heads, extra, strict=True) for name in (head, *(f"{head} {m}" for m in more))]
+    heads = [
+        name for head, more in zip(table.heads, extra, strict=True) for name in (head, *(f"{head} {m}" for m in more))
+    ]
     rows = []
     for row in table.rows:
         cells: list[str] = []
@@ -79,18 +81,26 @@ def html(table: Table) -> str:
     """The table in a frame of its own, which scrolls sideways on a narrow screen, by keyboard too."""
     if not table.rows:
         return ""
-    heads = "".join(f'<th scope="col"{_title(table.meaning.get(head.split(",")[0], ""))}><button type="button">'
-                    f"{escape(head)}</button></th>" for head in table.heads)  # fmt: skip
+    heads = "".join(
+        f'<th scope="col"{_title(table.meaning.get(head.split(",")[0], ""))}><button type="button">'
+        f"{escape(head)}</button></th>"
+        for head in table.heads
+    )
     names = [f' data-head="{escape(head)}"' if table.cards else "" for head in table.heads]
     body = "".join(f"<tr>{''.join(map(_cell, row, names))}</tr>" for row in table.rows)
     kind = "wide" + " words" * table.words + " cards" * table.cards
     name = escape(table.name)
-    search = ('<input type="search" class="filter" placeholder="filter rows" aria-label="filter rows of '
-              f'{name}">' if len(table.rows) > FILTERED else "")  # fmt: skip
-    return (f'<div class="table"><div class="{kind}" role="region" tabindex="0" aria-label="{name}">'
-            f"<table><thead><tr>{heads}</tr></thead><tbody>{body}</tbody></table></div>"
-            f'<div class="tools">{search}<button type="button" class="get" data-get="csv" data-name="{slug(table.name)}">'
-            f"CSV</button></div></div>")  # fmt: skip
+    search = (
+        f'<input type="search" class="filter" placeholder="filter rows" aria-label="filter rows of {name}">'
+        if len(table.rows) > FILTERED
+        else ""
+    )
+    return (
+        f'<div class="table"><div class="{kind}" role="region" tabindex="0" aria-label="{name}">'
+        f"<table><thead><tr>{heads}</tr></thead><tbody>{body}</tbody></table></div>"
+        f'<div class="tools">{search}<button type="button" class="get" data-get="csv" data-name="{slug(table.name)}">'
+        f"CSV</button></div></div>"
+    )
 
 
 def _title(text: str) -> str:

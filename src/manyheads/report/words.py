@@ -12,6 +12,7 @@ from manyheads.experiments.verdict import SHARES
 __all__ = ["METRICS", "count", "duration", "each", "escape", "kappa", "power", "score", "with_spread"]
 
 # what a metric is measured in, and what it is, where its name does not say it
+# fmt: off
 METRICS: dict[str, tuple[str, str]] = {
     "cpu_1": ("ms", "milliseconds on the CPU of one example alone"),
     "cpu_many": ("ms", "milliseconds an example on the CPU, in a batch"),
@@ -26,7 +27,8 @@ METRICS: dict[str, tuple[str, str]] = {
     "seen": ("", "loss on the first training samples"),
     "deficient": ("", "share of matrices without full rank"),
     "standard_error": ("", "of the score, from the number of held-out samples"),
-}  # fmt: skip
+}
+# fmt: on
 
 
 def count(value: float) -> str:

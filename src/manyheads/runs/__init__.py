@@ -1,11 +1,11 @@
 """The run folder, read and written: the one contract between training and everything after it. Standard library only.
 
-    spec.json       architecture, task, recipe, seed; never changed; its hash is the run's id
-    status.json     where the run stands, replaced in one step
-    metrics.jsonl   spectra.jsonl   timings.jsonl   (times apart, so that the others can be equal to the bit)
-    checkpoint/     model/
-    result.json     written last: its presence means done
-    lock            held while a process writes
+spec.json       architecture, task, recipe, seed; never changed; its hash is the run's id
+status.json     where the run stands, replaced in one step
+metrics.jsonl   spectra.jsonl   timings.jsonl   (times apart, so that the others can be equal to the bit)
+checkpoint/     model/
+result.json     written last: its presence means done
+lock            held while a process writes
 """
 
 from .find import Found, find

@@ -91,7 +91,9 @@ def upgrade(name: str, data: dict[str, Any]) -> dict[str, Any]:
     """What `name` would hold had this version written it; a schema that is not known is refused."""
     schema = data.get("schema")
     if type(schema) is not int or not 1 <= schema <= SCHEMA:
-        raise UserError(f"{name} has schema {schema!r}, and this version reads 1 to {SCHEMA}; a newer manyheads wrote it?")
+        raise UserError(
+            f"{name} has schema {schema!r}, and this version reads 1 to {SCHEMA}; a newer manyheads wrote it?"
+        )
     while schema < SCHEMA:
         data = UPGRADERS[schema](name, data)
         schema += 1

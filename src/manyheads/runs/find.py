@@ -67,7 +67,9 @@ def _look(folder: Path, inside: dict[str, bool]) -> Found | None:
         trace = sorted(TRACES & inside.keys())
         if not trace:
             return None
-        return Found(folder, "damaged", problem=f"{folder} holds {trace[0]} and no {SPEC}: it was lost, or never written")
+        return Found(
+            folder, "damaged", problem=f"{folder} holds {trace[0]} and no {SPEC}: it was lost, or never written"
+        )
     status = read_status(folder) if STATUS in inside else None
     spec = None
     try:

@@ -1,4 +1,5 @@
-"""JSON lines: one record a line, appended, cut back on resume. A line that a kill cut short is as good as not written."""
+"""JSON lines: one record a line, appended, cut back on resume. A line that a kill cut short is as good as not
+written."""
 
 from __future__ import annotations
 
@@ -77,7 +78,9 @@ class Lines:
             file = self._open()
             whole = os.fstat(file).st_size
             if not 0 <= size <= whole:
-                raise UserError(f"{self.path} is damaged: it has {whole} bytes of whole lines where {size} were written")
+                raise UserError(
+                    f"{self.path} is damaged: it has {whole} bytes of whole lines where {size} were written"
+                )
             if size and os.pread(file, 1, size - 1) != b"\n":
                 raise UserError(f"{self.path} is damaged: no line ends at byte {size}, where one was written")
             try:

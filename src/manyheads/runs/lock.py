@@ -1,7 +1,7 @@
 """One process at a time: `flock` on a file, let go by the kernel when its holder dies, by whatever death.
 
-The file stays when the lock is gone; its text only names the holder in a message. A lock file that nobody holds is no lock.
-"""
+The file stays when the lock is gone; its text only names the holder in a message. A lock file that nobody holds is no
+lock."""
 
 from __future__ import annotations
 
@@ -63,8 +63,9 @@ class Lock:
             os.close(file)
             if error.errno in (errno.EWOULDBLOCK, errno.EACCES):
                 return None
-            raise UserError(f"{self.path} cannot be locked: {error.strerror or error}; put the run on a file system "
-                            "that has locks") from error
+            raise UserError(
+                f"{self.path} cannot be locked: {error.strerror or error}; put the run on a file system that has locks"
+            ) from error
         if not _same(file, self.path):  # deleted between opening and locking: this lock is on nothing
             os.close(file)
             return None
@@ -73,8 +74,10 @@ class Lock:
     def check(self) -> None:
         """Refuse to go on when somebody deleted or replaced the file: another process may hold the new one."""
         if self._file is not None and not _same(self._file, self.path):
-            raise UserError(f"{self.path} was deleted or moved while this process held it, and another process may "
-                            "have the folder; start again when none has")
+            raise UserError(
+                f"{self.path} was deleted or moved while this process held it, and another process may "
+                "have the folder; start again when none has"
+            )
 
     def release(self) -> None:
         """Let the lock go."""

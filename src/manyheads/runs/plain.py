@@ -24,7 +24,9 @@ def plain(value: Any, where: str, *, gaps: bool) -> Any:
     if isinstance(value, Mapping):
         for name in value:
             if not isinstance(name, str):
-                raise UserError(f"{where} has the key {name!r}; the keys of a JSON object are strings, write {str(name)!r}")
+                raise UserError(
+                    f"{where} has the key {name!r}; the keys of a JSON object are strings, write {str(name)!r}"
+                )
         return {name: plain(item, f"{where}.{name}", gaps=gaps) for name, item in value.items()}
     if isinstance(value, list | tuple):
         return [plain(item, f"{where}[{i}]", gaps=gaps) for i, item in enumerate(value)]
@@ -40,8 +42,8 @@ def line(record: Any, where: str) -> bytes:
 
 
 def canonical(value: Any) -> str:
-    """The one text of a JSON value, to be hashed: keys sorted, no spaces, and 1.0 as 1, since JSON has one kind of number
-    and a tool that rewrites a file may change the spelling."""
+    """The one text of a JSON value, to be hashed: keys sorted, no spaces, and 1.0 as 1, since JSON has one kind of
+    number and a tool that rewrites a file may change the spelling."""
     return json.dumps(_whole(value), sort_keys=True, separators=(",", ":"), allow_nan=False)
 
 

@@ -38,7 +38,8 @@ class Run:
 
     @classmethod
     def create(cls, path: Path | str, spec: RunSpec) -> Run:
-        """Make the folder, or open it where it holds this very run. Of two processes one makes it, the other opens it."""
+        """Make the folder, or open it where it holds this very run. Of two processes one makes it, the other opens
+        it."""
         path = Path(path)
         try:
             path.mkdir(parents=True, exist_ok=True)
@@ -76,7 +77,8 @@ class Run:
 
     @classmethod
     def open(cls, path: Path | str) -> Run:
-        """Open a run folder to read it, or to go on with it. A damaged or foreign one is refused, saying what is wrong."""
+        """Open a run folder to read it, or to go on with it. A damaged or foreign one is refused, saying what is
+        wrong."""
         path = Path(path)
         spec, id = read_spec(path)
         read_result(path, id)
@@ -111,8 +113,9 @@ class Run:
                 lines.close()
             self._lock.release()
 
-    def write_status(self, *, state: str, step: int | None = None, total: int | None = None, message: str = "",
-                     **more: Any) -> None:
+    def write_status(
+        self, *, state: str, step: int | None = None, total: int | None = None, message: str = "", **more: Any
+    ) -> None:
         """Replace status.json by these values, the schema and the time; what is not given is not kept."""
         if state not in STATES:
             raise UserError(f"state {state!r} is not one of {', '.join(STATES)}; `finish` writes done")

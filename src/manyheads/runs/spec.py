@@ -21,8 +21,9 @@ HASHED = ("schema", "arch", "task", "recipe", "seed")  # what decides the number
 
 @dataclass(frozen=True)
 class RunSpec:
-    """One training run, exactly: the same specification gives the same numbers. `task` and `recipe` are JSON objects that
-    belong to the rooms which read them; `label` says what the run is for (experiment, arm, scale) and is not in the id."""
+    """One training run, exactly: the same specification gives the same numbers. `task` and `recipe` are JSON objects
+    that belong to the rooms which read them; `label` says what the run is for (experiment, arm, scale) and is not in
+    the id."""
 
     arch: Arch
     task: dict[str, Any]
@@ -51,8 +52,14 @@ class RunSpec:
 
     def to_dict(self) -> dict[str, Any]:
         """As plain JSON values, schema first."""
-        return {"schema": SCHEMA, "arch": record.to_dict(self.arch), "task": self.task, "recipe": self.recipe,
-                "seed": self.seed, "label": self.label}
+        return {
+            "schema": SCHEMA,
+            "arch": record.to_dict(self.arch),
+            "task": self.task,
+            "recipe": self.recipe,
+            "seed": self.seed,
+            "label": self.label,
+        }
 
     @classmethod
     def from_dict(cls, data: Any) -> RunSpec:
@@ -69,10 +76,17 @@ class RunSpec:
         if missing:
             raise UserError(f"the specification lacks {', '.join(missing)}")
         if told is not None and told != digest(data):
-            raise UserError(f"the specification was changed after it was written: its id is {told!r}, and its content "
-                            f"gives {digest(data)!r}; start a new run for another specification")
-        return cls(_arch(json.dumps(upgraded["arch"])), upgraded["task"], upgraded["recipe"], upgraded["seed"],
-                   upgraded.get("label", {}))
+            raise UserError(
+                f"the specification was changed after it was written: its id is {told!r}, and its content "
+                f"gives {digest(data)!r}; start a new run for another specification"
+            )
+        return cls(
+            _arch(json.dumps(upgraded["arch"])),
+            upgraded["task"],
+            upgraded["recipe"],
+            upgraded["seed"],
+            upgraded.get("label", {}),
+        )
 
 
 def digest(data: dict[str, Any]) -> str:

@@ -52,8 +52,8 @@ def read_status(folder: Path) -> dict[str, Any] | None:
 
 
 def read_result(folder: Path, id: str) -> dict[str, Any] | None:
-    """The result, None where there is none. One that cannot be read, or is another run's, is refused: whether the run is
-    done would be a guess."""
+    """The result, None where there is none. One that cannot be read, or is another run's, is refused: whether the run
+    is done would be a guess."""
     again = "; delete it and train again, which goes on from the last checkpoint"
     data = read_object(folder / RESULT, again)
     if data is None:

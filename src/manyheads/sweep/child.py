@@ -26,9 +26,13 @@ class Child:
         environment.setdefault("TORCHINDUCTOR_COMPILE_THREADS", str(max(threads, (os.cpu_count() or 1) // beside)))
         # its own session: a terminal's Ctrl-C reaches the parent alone, which then asks its workers
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "manyheads.sweep.worker"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
-            env=environment, start_new_session=True,
-        )  # fmt: skip
+            [sys.executable, "-m", "manyheads.sweep.worker"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            env=environment,
+            start_new_session=True,
+        )
         assert self.process.stdin is not None
         assert self.process.stdout is not None
         self._orders, self._answers = self.process.stdin, self.process.stdout

@@ -36,8 +36,8 @@ LAYER = {"cpu": 1e-3, "cuda": 1e-4}  # seconds of a step for every layer, howeve
 
 @dataclass(frozen=True)
 class Forecast:
-    """What one run would take; None where that is not known: a measurement has no steps, and where data that an epoch is
-    counted in is missing nobody knows how many. `memory` is bytes of tensors, PyTorch itself left out."""
+    """What one run would take; None where that is not known: a measurement has no steps, and where data that an epoch
+    is counted in is missing nobody knows how many. `memory` is bytes of tensors, PyTorch itself left out."""
 
     job: Job
     done: bool
@@ -49,9 +49,13 @@ class Forecast:
 
 
 def forecast(
-    jobs: Sequence[Job], *, device: str | None = None, threads: int = 1, tflops: float | None = None,
+    jobs: Sequence[Job],
+    *,
+    device: str | None = None,
+    threads: int = 1,
+    tflops: float | None = None,
     root: Path | None = None,
-) -> list[Forecast]:  # fmt: skip
+) -> list[Forecast]:
     """A forecast for each job, on `device` (by default a GPU if there is one) that trains at `tflops`."""
     if tflops is not None and not 0 < tflops < math.inf:
         raise UserError(f"--tflops {tflops}: nothing is trained at that speed; write a number above 0")
@@ -66,7 +70,9 @@ def forecast(
         result = results.get(job.path)
         if result is not None and "seconds" in result.get("timing", {}):
             taken[_but_seed(job.spec)] = float(result["timing"]["seconds"])
-    return [_one(job, results.get(job.path) is not None, taken.get(_but_seed(job.spec)), kind, speed, root) for job in jobs]
+    return [
+        _one(job, results.get(job.path) is not None, taken.get(_but_seed(job.spec)), kind, speed, root) for job in jobs
+    ]
 
 
 def wall(forecasts: Iterable[Forecast], workers: int) -> float:

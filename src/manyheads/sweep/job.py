@@ -50,8 +50,8 @@ class Viewer(Protocol):
 
 
 def wait_for_others(folder: Path | str, asked: Callable[[], bool]) -> None:
-    """Until nobody else trains a run folder, or this process is `asked` to stop: the worker of a sweep that was killed is
-    still saving, or the same run was started twice."""
+    """Until nobody else trains a run folder, or this process is `asked` to stop: the worker of a sweep that was killed
+    is still saving, or the same run was started twice."""
     said = False
     while Run.open(folder).state == "running" and not asked():
         if not said:

@@ -1,10 +1,10 @@
-"""Runs on this machine: one after another in this process, or side by side in worker processes, on CPU cores or one GPU.
+"""Runs on this machine: one after another in this process, or side by side in worker processes, on CPU cores or one
+GPU.
 
     outcomes = run([Job(path, spec), ...], workers=2, device="cpu")
 
-Finished runs are skipped and killed ones resumed, so that calling it again goes on. A failed run does not stop the others;
-a worker that dies is replaced, and its run tried once more from its last checkpoint.
-"""
+Finished runs are skipped and killed ones resumed, so that calling it again goes on. A failed run does not stop the
+others; a worker that dies is replaced, and its run tried once more from its last checkpoint."""
 
 from __future__ import annotations
 
@@ -32,7 +32,8 @@ PAUSE = 0.3  # seconds between two looks at the runs
 
 
 class Interrupted(Exception):
-    """The sweep was asked to stop. Every run in progress has saved; the same call goes on. `code` is 128 + the signal."""
+    """The sweep was asked to stop. Every run in progress has saved; the same call goes on. `code` is 128 + the
+    signal."""
 
     def __init__(self, outcomes: list[Outcome], number: int) -> None:
         self.outcomes, self.code = outcomes, 128 + number
@@ -41,15 +42,22 @@ class Interrupted(Exception):
 
 
 def run(
-    jobs: Sequence[Job], *, workers: int = 0, device: str | None = None, threads: int = 1, root: Path | None = None,
+    jobs: Sequence[Job],
+    *,
+    workers: int = 0,
+    device: str | None = None,
+    threads: int = 1,
+    root: Path | None = None,
     look: Viewer | None = None,
-) -> list[Outcome]:  # fmt: skip
+) -> list[Outcome]:
     """Do every job and say what became of it, in the order of `jobs`.
 
     `workers` processes work side by side, each with `threads` threads on the CPU; 0 works in this process, one after
     another, with its own threads. Asked to stop (Ctrl-C, SIGTERM) every run saves, and `Interrupted` is raised."""
     if workers < 0 or threads < 1:
-        raise UserError(f"{workers} workers of {threads} threads; write 0 workers (this process) or more, 1 thread or more")
+        raise UserError(
+            f"{workers} workers of {threads} threads; write 0 workers (this process) or more, 1 thread or more"
+        )
     here(device)
     look = look or viewer(bars=workers > 0)
 
@@ -108,7 +116,13 @@ class _Pool:
     """Worker processes, each with a thread here that hands it one run at a time and waits for the answer."""
 
     def __init__(
-        self, jobs: Sequence[Job], waiting: Sequence[int], size: int, device: str | None, threads: int, root: Path | None
+        self,
+        jobs: Sequence[Job],
+        waiting: Sequence[int],
+        size: int,
+        device: str | None,
+        threads: int,
+        root: Path | None,
     ) -> None:
         self.jobs, self.size, self.device, self.threads, self.root = jobs, size, device, threads, root
         self.orders: queue.Queue[int] = queue.Queue()
@@ -141,8 +155,8 @@ class _Pool:
 
     @contextmanager
     def _listening(self) -> Iterator[None]:
-        """In here SIGINT and SIGTERM ask every worker to save and stop; who asks twice will not wait, and they are killed.
-        Python hears signals in the main thread alone."""
+        """In here SIGINT and SIGTERM ask every worker to save and stop; who asks twice will not wait, and they are
+        killed. Python hears signals in the main thread alone."""
 
         def ask(number: int, frame: FrameType | None) -> None:
             again, self.asked = self.asked, number

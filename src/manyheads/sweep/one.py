@@ -1,8 +1,7 @@
 """One run, trained in a worker process from wherever a scheduler put this process: a Ray task, a Slurm job.
 
-Only the folder's path travels there. Whoever comes second to a folder waits: the worker of a scheduler's process that was
-killed is still saving, or the same run was submitted twice.
-"""
+Only the folder's path travels there. Whoever comes second to a folder waits: the worker of a scheduler's process that
+was killed is still saving, or the same run was submitted twice."""
 
 from __future__ import annotations
 

@@ -54,8 +54,8 @@ class Plan:
 def plan(
     name: str, scale: str, root: Path, *, arms: Sequence[str] | None = None, seeds: Sequence[int] | None = None
 ) -> Plan:
-    """The runs of an experiment, or of all of them, at a scale. `arms` are some of its own; `seeds` may be others than the
-    record's. `all` leaves out what has a command of its own, the demonstration, and what has no such scale."""
+    """The runs of an experiment, or of all of them, at a scale. `arms` are some of its own; `seeds` may be others than
+    the record's. `all` leaves out what has a command of its own, the demonstration, and what has no such scale."""
     if scale not in SCALES:
         raise UserError(f"--scale {scale}: write one of {', '.join(SCALES)}")
     if name == ALL and arms is not None:
@@ -72,16 +72,19 @@ def plan(
 def commands(
     jobs: Iterable[Job], device: str | None = None, root: Path | None = None, threads: int | None = None
 ) -> list[str]:
-    """A shell command for every run that is not finished: it trains the run's folder, and called again goes on. `threads`
-    are those of each on the CPU; None leaves that to whoever runs it."""
+    """A shell command for every run that is not finished: it trains the run's folder, and called again goes on.
+    `threads` are those of each on the CPU; None leaves that to whoever runs it."""
     first = [] if threads is None else ["env", *(f"{name}={value}" for name, value in settings(threads).items())]
     options = ["--quiet"]
     if device is not None:
         options += ["--device", device]
     if root is not None:
         options += ["--data-root", str(root.resolve())]
-    return [shlex.join([*first, "manyheads", "train", "--resume", str(job.path.resolve()), *options])
-            for job in jobs if Run.create(job.path, job.spec).result is None]  # fmt: skip
+    return [
+        shlex.join([*first, "manyheads", "train", "--resume", str(job.path.resolve()), *options])
+        for job in jobs
+        if Run.create(job.path, job.spec).result is None
+    ]
 
 
 def _all(scale: str) -> list[Experiment]:
@@ -89,23 +92,23 @@ def _all(scale: str) -> list[Experiment]:
     return [experiment for experiment in known if not experiment.run and scale in experiment.settings]
 
 
-def _runs(
-    experiment: Experiment, scale: str, arms: Sequence[str] | None, seeds: Sequence[int] | None
-) -> list[RunSpec]:
+def _runs(experiment: Experiment, scale: str, arms: Sequence[str] | None, seeds: Sequence[int] | None) -> list[RunSpec]:
     setting = experiment.setting(scale)
     known = [arm.name for arm in setting.arms]
     for arm in arms or ():
         if arm not in known:
-            raise UserError(f"experiment {experiment.name} has no arm {arm!r} at scale {scale}{nearest(arm, known)}; it "
-                            f"has {', '.join(known)}")  # fmt: skip
+            raise UserError(
+                f"experiment {experiment.name} has no arm {arm!r} at scale {scale}{nearest(arm, known)}; it "
+                f"has {', '.join(known)}"
+            )
     if seeds is not None:
         experiment = replace(experiment, settings={scale: replace(setting, seeds=tuple(seeds))})
     return [spec for spec in specs(experiment, scale) if arms is None or spec.label["arm"] in arms]
 
 
 def _each_once(root: Path, runs: Iterable[RunSpec]) -> list[RunSpec]:
-    """Of runs that are the same, the one that is finished or begun, or the first. A finished one of every name is kept: it
-    is skipped, and told of."""
+    """Of runs that are the same, the one that is finished or begun, or the first. A finished one of every name is kept:
+    it is skipped, and told of."""
     same: dict[str, list[tuple[RunSpec, str]]] = {}
     for spec in runs:
         same.setdefault(spec.id, []).append((spec, _state(folder(root, spec))))

@@ -3,9 +3,8 @@
     outcomes = run([Job(path, spec), ...], workers=8, device="cuda")
 
 A task is given the path of a run folder and nothing else; it trains the folder in a worker process of its own. When a
-task's process or its node dies, Ray starts the task again, which goes on from the last checkpoint; when this process dies,
-the tasks save and stop, and the same call goes on. Folders have to be where all nodes see them.
-"""
+task's process or its node dies, Ray starts the task again, which goes on from the last checkpoint; when this process
+dies, the tasks save and stop, and the same call goes on. Folders have to be where all nodes see them."""
 
 from __future__ import annotations
 
@@ -31,13 +30,19 @@ OBJECTS = 100 * 2**20  # bytes of shared memory for a cluster of our own: paths 
 
 
 def run(
-    jobs: Sequence[Job], *, workers: int | None = None, device: str | None = None, threads: int = 1,
-    gpus: float | None = None, root: Path | None = None, look: Viewer | None = None,
-) -> list[Outcome]:  # fmt: skip
+    jobs: Sequence[Job],
+    *,
+    workers: int | None = None,
+    device: str | None = None,
+    threads: int = 1,
+    gpus: float | None = None,
+    root: Path | None = None,
+    look: Viewer | None = None,
+) -> list[Outcome]:
     """Do every job and say what became of it, in the order of `jobs`.
 
-    At most `workers` run at a time, on a cluster of many machines as many as fit if it is None. Each takes `threads` CPUs
-    and `gpus` GPUs, which may be a fraction: by default none on the CPU, and on GPUs one, or an even share where a
+    At most `workers` run at a time, on a cluster of many machines as many as fit if it is None. Each takes `threads`
+    CPUs and `gpus` GPUs, which may be a fraction: by default none on the CPU, and on GPUs one, or an even share where a
     machine's own cluster has fewer GPUs than workers. Asked to stop, every run saves, and `Interrupted` is raised."""
     if threads < 1 or (workers is not None and workers < 1):
         raise UserError(f"{workers} workers of {threads} threads; write 1 or more of each")
@@ -66,8 +71,8 @@ def train(folder: str, device: str | None, root: str | None, threads: int) -> di
 
 @contextmanager
 def cluster(workers: int | None, threads: int) -> Iterator[Any]:
-    """Ray, connected: as this process already is, or to RAY_ADDRESS, or to a cluster of its own on this machine's cores,
-    which ends with it."""
+    """Ray, connected: as this process already is, or to RAY_ADDRESS, or to a cluster of its own on this machine's
+    cores, which ends with it."""
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # nothing is reported to anybody
     os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")  # no advice about a future version
     os.environ.setdefault("RAY_kill_child_processes_on_worker_exit", "0")  # they save and stop by themselves
@@ -83,8 +88,10 @@ def cluster(workers: int | None, threads: int) -> Iterator[Any]:
     try:
         ray.init(address=address, **quiet)
     except (ConnectionError, RuntimeError, ValueError) as error:
-        raise UserError(f"no Ray cluster at {address}: {str(error).splitlines()[0]}; start one with `ray start --head`, or "
-                        "unset RAY_ADDRESS to use this machine alone") from error  # fmt: skip
+        raise UserError(
+            f"no Ray cluster at {address}: {str(error).splitlines()[0]}; start one with `ray start --head`, or "
+            "unset RAY_ADDRESS to use this machine alone"
+        ) from error
     try:
         yield ray
     finally:

@@ -2,9 +2,9 @@
 
     outcomes = run([Job(path, spec), ...], Path("runs/.slurm"), device="cuda", options={"partition": "gpu"})
 
-A job is given the path of a run folder and nothing else; it trains the folder in a worker process of its own. When Slurm
-says that its time is up, the run is saved and the job queued again; when a node dies, Slurm queues it again. This process
-may end at any time: the jobs stay, and the same call finds them. Folders have to be where all nodes see them.
+A job is given the path of a run folder and nothing else; it trains the folder in a worker process of its own. When
+Slurm says that its time is up, the run is saved and the job queued again; when a node dies, Slurm queues it again. This
+process may end at any time: the jobs stay, and the same call finds them. Folders have to be where all nodes see them.
 """
 
 from __future__ import annotations
@@ -35,7 +35,16 @@ PAUSE = 1.0  # seconds between two looks at the jobs
 LINGER = 60.0  # seconds after a run was stopped from outside, in which Slurm says what is to come
 GONE = ("UNKNOWN", "NO PROCESS AND NO RESULT")  # states of a job that nobody knows any more
 # what submitit calls the same on every cluster; anything else is Slurm's own
-SHARED = ("name", "timeout_min", "mem_gb", "nodes", "cpus_per_task", "gpus_per_node", "tasks_per_node", "stderr_to_stdout")
+SHARED = (
+    "name",
+    "timeout_min",
+    "mem_gb",
+    "nodes",
+    "cpus_per_task",
+    "gpus_per_node",
+    "tasks_per_node",
+    "stderr_to_stdout",
+)
 
 
 class Detached(Interrupted):
@@ -43,8 +52,10 @@ class Detached(Interrupted):
 
     def __init__(self, outcomes: list[Outcome], number: int, jobs: Sequence[str]) -> None:
         super().__init__(outcomes, number)
-        self.args = (f"{len(jobs)} jobs stay with Slurm; the same command looks at them again, and scancel ends them: "
-                     f"{' '.join(jobs)}",)  # fmt: skip
+        self.args = (
+            f"{len(jobs)} jobs stay with Slurm; the same command looks at them again, and scancel ends them: "
+            f"{' '.join(jobs)}",
+        )
 
 
 class Train:
@@ -70,14 +81,22 @@ class Train:
 
 
 def run(
-    jobs: Sequence[Job], folder: Path, *, cluster: str = "slurm", workers: int | None = None, device: str | None = None,
-    threads: int = 1, root: Path | None = None, options: Mapping[str, Any] | None = None, look: Viewer | None = None,
-) -> list[Outcome]:  # fmt: skip
+    jobs: Sequence[Job],
+    folder: Path,
+    *,
+    cluster: str = "slurm",
+    workers: int | None = None,
+    device: str | None = None,
+    threads: int = 1,
+    root: Path | None = None,
+    options: Mapping[str, Any] | None = None,
+    look: Viewer | None = None,
+) -> list[Outcome]:
     """Do every job and say what became of it, in the order of `jobs`.
 
-    submitit keeps its files in `folder`. At most `workers` jobs run at a time, if it is given. `options` are Slurm's, as
-    submitit names them: partition, account, timeout_min, mem_gb, gpus_per_node, ... `cluster` "local" is this machine
-    instead. Asked to stop, it leaves the jobs where they are and raises `Detached`."""
+    submitit keeps its files in `folder`. At most `workers` jobs run at a time, if it is given. `options` are Slurm's,
+    as submitit names them: partition, account, timeout_min, mem_gb, gpus_per_node, ... `cluster` "local" is this
+    machine instead. Asked to stop, it leaves the jobs where they are and raises `Detached`."""
     if threads < 1 or (workers is not None and workers < 1):
         raise UserError(f"{workers} workers of {threads} threads; write 1 or more of each")
     if cluster not in CLUSTERS:
@@ -86,7 +105,9 @@ def run(
     orders = (device, None if root is None else str(root.resolve()), threads)
     most = (workers or 2) if cluster == "local" else ARRAY
     look = look or viewer()
-    return carry_out(jobs, look, lambda waiting: _Queue(executor, folder, cluster, jobs, orders, most).work(waiting, look))
+    return carry_out(
+        jobs, look, lambda waiting: _Queue(executor, folder, cluster, jobs, orders, most).work(waiting, look)
+    )
 
 
 def _executor(folder: Path, cluster: str, workers: int | None, device: str | None, threads: int, options: Any) -> Any:
@@ -102,8 +123,9 @@ def _executor(folder: Path, cluster: str, workers: int | None, device: str | Non
         executor = submitit.AutoExecutor(folder, cluster=cluster, **{f"{cluster}_max_num_timeout": TIMES_UP})
         executor.update_parameters(**given)
     except RuntimeError as error:
-        raise UserError(f"there is no Slurm on this machine ({error}); call this where sbatch works, or write --executor "
-                        "processes") from error  # fmt: skip
+        raise UserError(
+            f"there is no Slurm on this machine ({error}); call this where sbatch works, or write --executor processes"
+        ) from error
     except (AssertionError, NameError, TypeError, ValueError) as error:
         raise UserError(f"Slurm's options {given} are not submitit's: {str(error).splitlines()[0]}") from error
     return executor

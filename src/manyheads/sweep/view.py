@@ -1,4 +1,5 @@
-"""What people see of a sweep: a bar for each run in progress and one for all; plain lines where there is no terminal."""
+"""What people see of a sweep: a bar for each run in progress and one for all; plain lines where there is no
+terminal."""
 
 from __future__ import annotations
 
@@ -88,8 +89,14 @@ class Bars(Nobody):
         from rich import progress as p
         from rich.console import Console
 
-        columns = (p.TextColumn("{task.description}"), p.BarColumn(), p.TaskProgressColumn(), p.TimeElapsedColumn(),
-                   p.TimeRemainingColumn(), p.TextColumn("{task.fields[told]}"))  # fmt: skip
+        columns = (
+            p.TextColumn("{task.description}"),
+            p.BarColumn(),
+            p.TaskProgressColumn(),
+            p.TimeElapsedColumn(),
+            p.TimeRemainingColumn(),
+            p.TextColumn("{task.fields[told]}"),
+        )
         self.bars = p.Progress(*columns, console=Console(stderr=True), transient=True)
         self.rows: dict[Any, Any] = {}
         self.all: Any = None

@@ -1,10 +1,9 @@
 """A worker process, `python -m manyheads.sweep.worker`: trains the run folders it is told to, one after another.
 
-It reads one JSON object a line from its standard input, {"folder": ..., "device": ..., "root": ...}, and answers each with
-one line on its standard output, {"fate": "done" | "failed" | "stopped", "message": ...}. What a run prints goes to log.txt
-in its folder. When the input ends, because the parent closed it or died, a run in progress saves and stops; so it does at
-SIGTERM, and at SIGUSR1 and SIGUSR2, by which schedulers tell that a job's time is up.
-"""
+It reads one JSON object a line from its standard input, {"folder": ..., "device": ..., "root": ...}, and answers each
+with one line on its standard output, {"fate": "done" | "failed" | "stopped", "message": ...}. What a run prints goes to
+log.txt in its folder. When the input ends, because the parent closed it or died, a run in progress saves and stops; so
+it does at SIGTERM, and at SIGUSR1 and SIGUSR2, by which schedulers tell that a job's time is up."""
 
 from __future__ import annotations
 
@@ -62,7 +61,9 @@ def obey(order: dict[str, Any]) -> dict[str, str]:
 
     root = order.get("root")
     try:
-        train(Run.open(order["folder"]), device=order.get("device"), progress="lines", root=Path(root) if root else None)
+        train(
+            Run.open(order["folder"]), device=order.get("device"), progress="lines", root=Path(root) if root else None
+        )
         return {"fate": "done", "message": ""}
     except (Stopped, KeyboardInterrupt) as stop:
         return {"fate": "stopped", "message": str(stop)}

@@ -11,7 +11,9 @@ from .record import TASKS, from_dict, to_dict
 from .regression import Regression
 from .task import Task, Work
 
+# fmt: off
 __all__ = [
     "TASKS", "Augment", "Glue", "Images", "LanguageModel", "MaskedLanguage", "NearestNeighbor", "Rand", "Regression",
     "Task", "Work", "from_dict", "to_dict",
-]  # fmt: skip
+]
+# fmt: on

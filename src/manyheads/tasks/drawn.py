@@ -45,11 +45,12 @@ class Drawing(Protocol):
 
 
 class DrawnWork:
-    """A drawn task on a device. Training samples are drawn a block of steps at a time, so that a small model does not wait
-    for many small launches; every process draws the whole batch and takes its rows.
+    """A drawn task on a device. Training samples are drawn a block of steps at a time, so that a small model does not
+    wait for many small launches; every process draws the whole batch and takes its rows.
 
     Held-out samples are drawn on the CPU, the same for every seed and device. `seen` is the loss on the first training
-    samples: where data repeats, what the training loss comes to; where it does not, the held-out loss but for chance."""
+    samples: where data repeats, what the training loss comes to; where it does not, the held-out loss but for
+    chance."""
 
     unit, better, waited = "tokens", ("loss", "down"), 0.0
 
@@ -125,7 +126,9 @@ class DrawnWork:
 
     def score(self, tally: dict[str, Tensor]) -> dict[str, float]:
         """Means over the rows, and `skill`: how much of the best simple guess's error is gone."""
-        found = {name: float(tally[name] / tally["rows"]) for name in tally if name not in ("rows", "seen", "seen_rows")}
+        found = {
+            name: float(tally[name] / tally["rows"]) for name in tally if name not in ("rows", "seen", "seen_rows")
+        }
         simple = self.trivial()
         found["skill"] = 1 - found["loss"] / simple.get("linear", simple["loss"])
         return found | {"seen": float(tally["seen"] / tally["seen_rows"])}

@@ -26,12 +26,12 @@ STEPS = 2  # the optimizer's state is there from the second on
 
 @dataclass(frozen=True)
 class Footprint(Measurement):
-    """Gigabytes (10^9 bytes) of training on `rows` examples at a time with AdamW: `memory`, the peak that PyTorch's tracker
-    sees under fake tensors, so that nothing is computed and any model fits; `counted`, the formula of `arch.memory`; and
-    `allocated`, the peak of PyTorch's allocator where the run is on a GPU and the model fits.
+    """Gigabytes (10^9 bytes) of training on `rows` examples at a time with AdamW: `memory`, the peak that PyTorch's
+    tracker sees under fake tensors, so that nothing is computed and any model fits; `counted`, the formula of
+    `arch.memory`; and `allocated`, the peak of PyTorch's allocator where the run is on a GPU and the model fits.
 
-    `precision` is fp32, or amp (bfloat16 autocast); `fused` attention keeps no tokens x tokens map. Tracking takes up to a
-    minute for a deep model; without `track` the formula stands in its place."""
+    `precision` is fp32, or amp (bfloat16 autocast); `fused` attention keeps no tokens x tokens map. Tracking takes up
+    to a minute for a deep model; without `track` the formula stands in its place."""
 
     rows: int = 8
     precision: Precision = "fp32"
@@ -78,8 +78,8 @@ class Footprint(Measurement):
 
 @lru_cache(maxsize=64)  # nothing of it is random: another seed, the same bytes
 def tracked(arch: Arch, footprint: Footprint) -> float:
-    """Peak bytes of a step that PyTorch's tracker sees under fake tensors. The optimizer has its state before: a step on
-    gradients of nothing."""
+    """Peak bytes of a step that PyTorch's tracker sees under fake tensors. The optimizer has its state before: a step
+    on gradients of nothing."""
     from torch._subclasses.fake_tensor import FakeTensorMode
     from torch.distributed._tools.mem_tracker import MemTracker
 
@@ -98,4 +98,6 @@ def tracked(arch: Arch, footprint: Footprint) -> float:
 
 def total(snapshot: Mapping[Any, Mapping[Any, int]]) -> float:
     """Bytes of a tracker's snapshot over all devices."""
-    return float(sum(size for kinds in snapshot.values() for name, size in kinds.items() if str(name).endswith("Total")))
+    return float(
+        sum(size for kinds in snapshot.values() for name, size in kinds.items() if str(name).endswith("Total"))
+    )

@@ -22,8 +22,11 @@ TASKS = tuple(SETS)
 def confusion(found: Classes, true: Classes) -> tuple[int, int, int, int]:
     """True positives, false positives, false negatives, true negatives of class 1."""
     pairs: tuple[Bool[np.ndarray, " rows"], ...] = (
-        (found == 1) & (true == 1), (found == 1) & (true != 1), (found != 1) & (true == 1), (found != 1) & (true != 1)
-    )  # fmt: skip
+        (found == 1) & (true == 1),
+        (found == 1) & (true != 1),
+        (found != 1) & (true == 1),
+        (found != 1) & (true != 1),
+    )
     tp, fp, fn, tn = (int(part.sum()) for part in pairs)
     return tp, fp, fn, tn
 
@@ -77,8 +80,8 @@ def correlation_error(found: float, rows: int) -> float:
 
 @dataclass(frozen=True)
 class Line:
-    """One task over seeds, in percent: the median of its scores, their ends, and the held-out set's own standard error at
-    the median, below which a difference between two models says nothing."""
+    """One task over seeds, in percent: the median of its scores, their ends, and the held-out set's own standard error
+    at the median, below which a difference between two models says nothing."""
 
     task: str
     median: float
@@ -93,7 +96,9 @@ def lines(scores: Mapping[str, Sequence[Mapping[str, float]]]) -> list[Line]:
     out = []
     for task, found in scores.items():
         if task not in SETS or not found:
-            raise UserError(f"scores of {task!r}: write a GLUE task ({', '.join(SETS)}) with scores of one seed or more")
+            raise UserError(
+                f"scores of {task!r}: write a GLUE task ({', '.join(SETS)}) with scores of one seed or more"
+            )
         metric = SETS[task].metric
         values = [100 * score[metric] for score in found]
         middle = median(values)
@@ -112,8 +117,11 @@ def average(found: Sequence[Line]) -> float:
 
 def table(found: Sequence[Line]) -> str:
     """For people: `rte   71.8 +- 2.7   (70.4 to 73.3, 5 seeds)`."""
-    rows = [f"{line.task:5} {SETS[line.task].metric:9} {line.median:5.1f} +- {line.error:3.1f}   ({line.low:.1f} to "
-            f"{line.high:.1f}, {line.seeds} seed{'s' * (line.seeds > 1)})" for line in found]  # fmt: skip
+    rows = [
+        f"{line.task:5} {SETS[line.task].metric:9} {line.median:5.1f} +- {line.error:3.1f}   ({line.low:.1f} to "
+        f"{line.high:.1f}, {line.seeds} seed{'s' * (line.seeds > 1)})"
+        for line in found
+    ]
     if {line.task for line in found} >= set(TASKS):
         rows.append(f"mean of eight   {average(found):5.1f}")
     return "\n".join(rows)

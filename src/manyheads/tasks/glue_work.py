@@ -91,17 +91,20 @@ class GlueWork:
         return found
 
     def score(self, tally: dict[str, Tensor]) -> dict[str, float]:
-        """The metric that GLUE reports and its companions on the first held-out file, and a standard error: binomial, of
-        the accuracy; of a correlation where the task is a score. MNLI's other genres are `accuracy_mismatched`."""
+        """The metric that GLUE reports and its companions on the first held-out file, and a standard error: binomial,
+        of the accuracy; of a correlation where the task is a score. MNLI's other genres are `accuracy_mismatched`."""
         outputs, true = tally["outputs0"].cpu().numpy(), self.held[0].labels
         if not np.isfinite(outputs).all():
             return dict.fromkeys(("loss", self.task.metric, "standard_error"), math.nan)
         if not self.task.classes:
             answers = outputs[:, 0]
             linear = scored.pearson(answers, true)
-            return {"loss": float(((answers - true) ** 2).mean()), "pearson": linear,
-                    "spearman": scored.spearman(answers, true),
-                    "standard_error": scored.correlation_error(linear, len(true))}  # fmt: skip
+            return {
+                "loss": float(((answers - true) ** 2).mean()),
+                "pearson": linear,
+                "spearman": scored.spearman(answers, true),
+                "standard_error": scored.correlation_error(linear, len(true)),
+            }
         found, right = outputs.argmax(axis=1), torch.from_numpy(true)
         share = scored.accuracy(found, true)
         out = {"loss": float(functional.cross_entropy(torch.from_numpy(outputs), right)), "accuracy": share}

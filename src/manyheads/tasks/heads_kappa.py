@@ -1,4 +1,5 @@
-"""`HeadsKappa`: Theorem 3.2 and Lemma 3.3 of the first paper on drawn matrices, on initial attention, and by formula."""
+"""`HeadsKappa`: Theorem 3.2 and Lemma 3.3 of the first paper on drawn matrices, on initial attention, and by
+formula."""
 
 from __future__ import annotations
 
@@ -30,9 +31,9 @@ NUMBERS = 2**23  # of the matrices held at once
 class HeadsKappa(Measurement):
     """kappa of `samples` matrices of concatenated heads, tokens x inner, in the shape of the model's first attention.
 
-    `entries` are `normal`: independent, as the theorem assumes; `attention`: what that attention gives with initial weights
-    for independent normal tokens; or there are none, and kappa is the theorem's `formula`, (sqrt inner + sqrt tokens) /
-    (sqrt inner - sqrt tokens), its rank full. `deficient` is the share of matrices without full rank."""
+    `entries` are `normal`: independent, as the theorem assumes; `attention`: what that attention gives with initial
+    weights for independent normal tokens; or there are none, and kappa is the theorem's `formula`, (sqrt inner + sqrt
+    tokens) / (sqrt inner - sqrt tokens), its rank full. `deficient` is the share of matrices without full rank."""
 
     entries: Entries = "normal"
     samples: int = 32
@@ -45,22 +46,32 @@ class HeadsKappa(Measurement):
     def check(self, arch: Arch) -> None:
         """Refuse a model that takes no points."""
         if not isinstance(arch.embed, Points):
-            raise UserError(f"HeadsKappa draws tokens and a {arch.family} model reads {type(arch.embed).__name__} input; "
-                            "take nearest_neighbor")
+            raise UserError(
+                f"HeadsKappa draws tokens and a {arch.family} model reads {type(arch.embed).__name__} input; "
+                "take nearest_neighbor"
+            )
 
     def measure(self, arch: Arch, seed: int, device: torch.device) -> Findings:
         """kappa and its companions, as a probe would write them."""
         found = {"step": 0, "layer": 0, "kind": "softmax"} | getattr(self, f"_{self.entries}")(arch, seed, device)
-        score = {"kappa": found["kappa"], "mean_kappa": found["mean_kappa"], "deficient": found["deficient"],
-                 "predicted": math.exp(found["gaussian_log_kappa"])}  # fmt: skip
+        score = {
+            "kappa": found["kappa"],
+            "mean_kappa": found["mean_kappa"],
+            "deficient": found["deficient"],
+            "predicted": math.exp(found["gaussian_log_kappa"]),
+        }
         return Findings(score, ("kappa", "down"), [found])
 
     def _normal(self, arch: Arch, seed: int, device: torch.device) -> dict[str, Any]:
         logs = torch.cat([spectrum(block).log_kappa.cpu() for block in self._drawn(arch, seed, device)])
         finite = logs[logs.isfinite()]
         middle = finite.mean().item()
-        return _shape(arch) | {"log_kappa": middle, "kappa": math.exp(middle), "mean_kappa": finite.exp().mean().item(),
-                               "deficient": 1 - len(finite) / len(logs)}  # fmt: skip
+        return _shape(arch) | {
+            "log_kappa": middle,
+            "kappa": math.exp(middle),
+            "mean_kappa": finite.exp().mean().item(),
+            "deficient": 1 - len(finite) / len(logs),
+        }
 
     def _drawn(self, arch: Arch, seed: int, device: torch.device) -> Iterator[Tensor]:
         tokens, inner = arch.stages[0].tokens, attentions(arch.stages[0])[0].inner
@@ -72,8 +83,9 @@ class HeadsKappa(Measurement):
     def _attention(self, arch: Arch, seed: int, device: torch.device) -> dict[str, Any]:
         assert isinstance(arch.embed, Points)
         model = build(arch, device="cpu", seed=seed).to(device)
-        tokens = torch.randn(self.samples, arch.stages[0].tokens, arch.embed.dim, generator=Generator().manual_seed(
-            key(seed, "tokens")))  # fmt: skip
+        tokens = torch.randn(
+            self.samples, arch.stages[0].tokens, arch.embed.dim, generator=Generator().manual_seed(key(seed, "tokens"))
+        )
         return as_record(probe(model, tokens.to(device))[0])
 
     def _formula(self, arch: Arch, seed: int, device: torch.device) -> dict[str, Any]:
@@ -84,5 +96,10 @@ class HeadsKappa(Measurement):
 
 def _shape(arch: Arch) -> dict[str, Any]:
     op, tokens = attentions(arch.stages[0])[0], arch.stages[0].tokens
-    return {"tokens": tokens, "heads": op.heads, "head_dim": op.head_dim, "inner": op.inner,
-            "gaussian_log_kappa": gaussian_log_kappa(tokens, op.inner).mean}  # fmt: skip
+    return {
+        "tokens": tokens,
+        "heads": op.heads,
+        "head_dim": op.head_dim,
+        "inner": op.inner,
+        "gaussian_log_kappa": gaussian_log_kappa(tokens, op.inner).mean,
+    }

@@ -73,9 +73,11 @@ class ImageWork:
     def batch(self, step: int, rows: range) -> tuple[Numbers, Tensor]:
         """Images, normalised, and targets of these rows of global batch `step`."""
         if self.augment.mixes and (rows.start % 2 or len(rows) % 2 or rows.step != 1):
-            raise UserError(f"rows {rows.start} to {rows.stop - 1} of a batch that is mixed: rows 2k and 2k+1 belong "
-                            "together, so each rank and each part of an accumulated batch takes an even number of rows; "
-                            "write a batch that divides so")
+            raise UserError(
+                f"rows {rows.start} to {rows.stop - 1} of a batch that is mixed: rows 2k and 2k+1 belong "
+                "together, so each rank and each part of an accumulated batch takes an even number of rows; "
+                "write a batch that divides so"
+            )
         stored, labels = self.source.batch(step, rows)
         images = self.normalise(stored)
         if self.augment.erase:
@@ -86,8 +88,8 @@ class ImageWork:
         return mixed(images, labels, self.classes, plan_mix(self.augment, self.seed, step, self.size))
 
     def loss(self, model: nn.Module, *batch: Tensor) -> Float[Tensor, ""]:
-        """Cross-entropy, smoothed. A distilled model gives two sets of logits in training (2 x batch x classes): both learn
-        from the labels, and the loss is their mean; there is no teacher."""
+        """Cross-entropy, smoothed. A distilled model gives two sets of logits in training (2 x batch x classes): both
+        learn from the labels, and the loss is their mean; there is no teacher."""
         images, targets = batch
         logits = model(images).float()
         if logits.ndim == 3:

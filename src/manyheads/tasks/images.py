@@ -28,11 +28,11 @@ from .image_work import ImageWork, Source
 class Images:
     """Classify the pictures of a dataset (`data.catalog` lists them; `folder:NAME` is a folder of your own).
 
-    `size`, `channels` and `classes` are the dataset's own where they are None; another `size` resizes, `channels=3` repeats
-    a grey image, and a folder's `size` and `classes` have to be stated. `limit` and `test_limit` keep only so many training
-    and held-out images, the first of each class. `normalise` subtracts the dataset's mean and divides by its deviation
-    (`data`), or uses 0.5 for both (`half`: timm's ViT and TNT). `centre` is the share of the shorter side that evaluation
-    keeps (0.875 and 0.9 are usual for ImageNet); images in memory are evaluated whole."""
+    `size`, `channels` and `classes` are the dataset's own where they are None; another `size` resizes, `channels=3`
+    repeats a grey image, and a folder's `size` and `classes` have to be stated. `limit` and `test_limit` keep only so
+    many training and held-out images, the first of each class. `normalise` subtracts the dataset's mean and divides by
+    its deviation (`data`), or uses 0.5 for both (`half`: timm's ViT and TNT). `centre` is the share of the shorter side
+    that evaluation keeps (0.875 and 0.9 are usual for ImageNet); images in memory are evaluated whole."""
 
     data: str = "fashion_mnist"
     size: int | None = None
@@ -58,8 +58,10 @@ class Images:
         if known.classes and self.classes not in (None, known.classes):
             raise UserError(f"Images.classes is {self.classes}; {self.data} has {known.classes}: leave it out")
         if self.channels not in (None, known.channels, 3):
-            raise UserError(f"Images.channels is {self.channels}; {self.data} has {known.channels}"
-                            + (", which can be repeated to 3" if known.channels == 1 else ": leave it out"))
+            raise UserError(
+                f"Images.channels is {self.channels}; {self.data} has {known.channels}"
+                + (", which can be repeated to 3" if known.channels == 1 else ": leave it out")
+            )
         between("Images.label_smoothing", self.label_smoothing, 0, 1)
         between("Images.centre", self.centre, 0.1, 1)
         if self.centre != 1 and not known.streamed:
@@ -86,21 +88,29 @@ class Images:
         embed, head = self._kinds(arch)
         takes = (embed.channels, embed.image)
         if takes != (channels, size):
-            raise UserError(f"{self.data} gives images of {channels} x {size} x {size} and the model takes {takes[0]} x "
-                            f"{takes[1]} x {takes[1]}; write Images({self.data!r}, size={takes[1]}, channels={takes[0]}), "
-                            f"or build the model with channels={channels}, image={size}")
+            raise UserError(
+                f"{self.data} gives images of {channels} x {size} x {size} and the model takes {takes[0]} x "
+                f"{takes[1]} x {takes[1]}; write Images({self.data!r}, size={takes[1]}, channels={takes[0]}), "
+                f"or build the model with channels={channels}, image={size}"
+            )
         if head.classes != self.class_count:
-            raise UserError(f"{self.data} has {self.class_count} classes and the model gives {head.classes}; build it with "
-                            f"classes={self.class_count}")
+            raise UserError(
+                f"{self.data} has {self.class_count} classes and the model gives {head.classes}; build it with "
+                f"classes={self.class_count}"
+            )
 
     def _kinds(self, arch: Arch) -> tuple[Patch | ConvStem | Pixel, Classify]:
         """Embedding and head of a model that classifies images; any other is refused."""
         if not isinstance(arch.embed, Patch | ConvStem | Pixel):
-            raise UserError(f"{self.data} holds images and a {arch.family} model reads {type(arch.embed).__name__} input; "
-                            "take an image model, such as vit, xcit or davit")
+            raise UserError(
+                f"{self.data} holds images and a {arch.family} model reads {type(arch.embed).__name__} input; "
+                "take an image model, such as vit, xcit or davit"
+            )
         if not isinstance(arch.head, Classify):
-            raise UserError(f"{self.data} asks for classes and the model's head is {type(arch.head).__name__}; write "
-                            f"Classify({self.class_count})")
+            raise UserError(
+                f"{self.data} asks for classes and the model's head is {type(arch.head).__name__}; write "
+                f"Classify({self.class_count})"
+            )
         return arch.embed, arch.head
 
     def fit(self, arch: Arch) -> Arch:
@@ -115,13 +125,17 @@ class Images:
         """The images on `device`: in memory as bytes, or streamed from their files."""
         between("batch", batch, 1, whole=True)
         if self.augment.mixes and batch % 2:
-            raise UserError(f"batch is {batch}; mixup and cutmix pair the rows of a batch: write an even one, {batch + 1}")
+            raise UserError(
+                f"batch is {batch}; mixup and cutmix pair the rows of a batch: write an even one, {batch + 1}"
+            )
         known, place = image_set(self.data), data_root(root)
         stored = read(self.data, place)
         found = int(max(split.labels.max() for split in stored)) + 1
         if found != self.class_count:
             todo = "unpack it again" if known.classes else f"write classes={found}"
-            raise UserError(f"{self.data} below {place} has {found} classes, and the task says {self.class_count}; {todo}")
+            raise UserError(
+                f"{self.data} below {place} has {found} classes, and the task says {self.class_count}; {todo}"
+            )
         train, test = stored[0].first(self.limit), stored[1].first(self.test_limit)
         channels, size = self.shape
         mean, std = (known.mean, known.std) if self.normalise == "data" else ((0.5,), (0.5,))
@@ -135,6 +149,13 @@ class Images:
             assert isinstance(test, Files)
             source = Stream(train, test, terms)
         return ImageWork(
-            source, test.labels, self.class_count, size, self.augment, self.label_smoothing,
-            Normaliser(mean, std, device), seed, device,
-        )  # fmt: skip
+            source,
+            test.labels,
+            self.class_count,
+            size,
+            self.augment,
+            self.label_smoothing,
+            Normaliser(mean, std, device),
+            seed,
+            device,
+        )

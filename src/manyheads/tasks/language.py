@@ -25,8 +25,8 @@ Ids = Int[Tensor, "batch tokens"]
 
 @dataclass(frozen=True)
 class LanguageModel(PackedText):
-    """Predict each next token of packed text. Scores are `loss` (nats a token), `perplexity`, and `bits`: bits a byte of
-    text, which compare across tokenizers."""
+    """Predict each next token of packed text. Scores are `loss` (nats a token), `perplexity`, and `bits`: bits a byte
+    of text, which compare across tokenizers."""
 
     def check(self, arch: Arch) -> None:
         """Refuse a model that is no language model of this vocabulary and length."""

@@ -42,8 +42,10 @@ class ListOps(MadeTask):
         _record("ListOps.grammar", self.grammar, Grammar)
         between("ListOps.tokens", self.tokens, 1, whole=True)
         if self.grammar.longest > self.tokens:
-            raise UserError(f"ListOps.tokens is {self.tokens} and its sequences are up to {self.grammar.longest} long; one "
-                            f"that is cut has no value: write tokens={self.grammar.longest} or more")
+            raise UserError(
+                f"ListOps.tokens is {self.tokens} and its sequences are up to {self.grammar.longest} long; one "
+                f"that is cut has no value: write tokens={self.grammar.longest} or more"
+            )
 
     @property
     def form(self) -> Form:
@@ -58,8 +60,8 @@ class ListOps(MadeTask):
 
 @dataclass(frozen=True, kw_only=True)
 class Pathfinder(MadeTask):
-    """Say whether two dots are the ends of one dashed contour: the picture's grey pixels in a row, 256 ids, none of them
-    padding; 2 classes."""
+    """Say whether two dots are the ends of one dashed contour: the picture's grey pixels in a row, 256 ids, none of
+    them padding; 2 classes."""
 
     scene: Scene = SCENE
     train: int = 160_000
@@ -100,8 +102,10 @@ class TextTask(MadeTask):
         between(f"{name}.tokens", self.tokens, 1, whole=True)
         between(f"{name}.longest", self.longest, 1, self.tokens, whole=True)
         if self.data == "made" and self.topics.longest > self.longest:
-            raise UserError(f"{name}.topics makes documents of up to {self.topics.longest} bytes, and {self.longest} are "
-                            f"read; write topics with longest={self.longest}")
+            raise UserError(
+                f"{name}.topics makes documents of up to {self.topics.longest} bytes, and {self.longest} are "
+                f"read; write topics with longest={self.longest}"
+            )
 
     @property
     def real(self) -> str:
@@ -181,8 +185,9 @@ class PixelRow(LraTask):
     def __post_init__(self) -> None:
         super().__post_init__()
         if not isinstance(self.data, str) or image_set(self.data).streamed:
-            raise UserError(f"PixelRow.data is {self.data!r}; write a dataset in memory: cifar10, cifar10_q5 or "
-                            "fashion_mnist")
+            raise UserError(
+                f"PixelRow.data is {self.data!r}; write a dataset in memory: cifar10, cifar10_q5 or fashion_mnist"
+            )
 
     @property
     def form(self) -> Form:

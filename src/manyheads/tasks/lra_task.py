@@ -54,25 +54,35 @@ class LraTask(ABC):
         name, form = type(self).__name__, self.form
         embed, head = self._kinds(arch)
         if embed.vocab < form.vocab:
-            raise UserError(f"{name} has ids 0 to {form.vocab - 1} and the model's vocabulary is {embed.vocab}; build it "
-                            f"with vocab={form.vocab}")
+            raise UserError(
+                f"{name} has ids 0 to {form.vocab - 1} and the model's vocabulary is {embed.vocab}; build it "
+                f"with vocab={form.vocab}"
+            )
         if arch.stages[0].tokens != form.tokens:
-            raise UserError(f"{name} gives sequences of {form.tokens} tokens and the model is built for "
-                            f"{arch.stages[0].tokens}; build it with tokens={form.tokens}")
+            raise UserError(
+                f"{name} gives sequences of {form.tokens} tokens and the model is built for "
+                f"{arch.stages[0].tokens}; build it with tokens={form.tokens}"
+            )
         if head.classes != form.classes:
-            raise UserError(f"{name} has {form.classes} classes and the model gives {head.classes}; build it with "
-                            f"classes={form.classes}")
+            raise UserError(
+                f"{name} has {form.classes} classes and the model gives {head.classes}; build it with "
+                f"classes={form.classes}"
+            )
 
     def _kinds(self, arch: Arch) -> tuple[Token, Classify | Pair]:
         """Embedding and head of a model that classifies sequences; any other is refused."""
         name, wanted = type(self).__name__, Pair if self.form.documents == 2 else Classify
         if not isinstance(arch.embed, Token):
-            raise UserError(f"{name} gives token ids and a {arch.family} model reads {type(arch.embed).__name__} input; "
-                            "take a nystromformer")
+            raise UserError(
+                f"{name} gives token ids and a {arch.family} model reads {type(arch.embed).__name__} input; "
+                "take a nystromformer"
+            )
         if not isinstance(arch.head, wanted):
             pair = "pair=True" if wanted is Pair else "pair=False"
-            raise UserError(f"{name} asks for a {wanted.__name__} head and the model's is {type(arch.head).__name__}; "
-                            f"write nystromformer(..., {pair})")
+            raise UserError(
+                f"{name} asks for a {wanted.__name__} head and the model's is {type(arch.head).__name__}; "
+                f"write nystromformer(..., {pair})"
+            )
         assert isinstance(arch.head, Classify | Pair)
         return arch.embed, arch.head
 
@@ -112,7 +122,9 @@ class MadeTask(LraTask):
         if not isinstance(self.fresh, bool):
             raise UserError(f"{name}.fresh is {self.fresh!r}; write True or False")
         if self.fresh and self.made is None:
-            raise UserError(f"{name}.fresh asks for new samples at every step, and its data are read; write data='made'")
+            raise UserError(
+                f"{name}.fresh asks for new samples at every step, and its data are read; write data='made'"
+            )
 
     @property
     @abstractmethod

@@ -29,8 +29,8 @@ Mask = Bool[Tensor, "batch tokens"] | Bool[Tensor, "batch 2 tokens"]
 
 @dataclass(frozen=True)
 class Form:
-    """What a model is given and asked for. A byte b is the id b + `shift`; `padded` sequences come with a mask, others are
-    all real; `documents` is 2 where a sample is a pair."""
+    """What a model is given and asked for. A byte b is the id b + `shift`; `padded` sequences come with a mask, others
+    are all real; `documents` is 2 where a sample is a pair."""
 
     vocab: int
     tokens: int
@@ -92,10 +92,11 @@ class Fresh:
 
 @dataclass(eq=False)  # not frozen: torch.compile would trace every field of it
 class SequenceWork:
-    """Classification of sequences on a device. A sample is measured in tokens, padding counted: that is what is computed.
+    """Classification of sequences on a device. A sample is measured in tokens, padding counted: that is what is
+    computed.
 
-    The headline is of the validation split; `test_top1` stands beside it in each record, so that the record that validation
-    chooses holds the test score of that moment, and test chooses nothing."""
+    The headline is of the validation split; `test_top1` stands beside it in each record, so that the record that
+    validation chooses holds the test score of that moment, and test chooses nothing."""
 
     source: Source
     held: dict[str, Sequences]  # "valid" and, unless it is empty, "test"
@@ -160,8 +161,11 @@ class SequenceWork:
                     sums[name] += _judged(logits, labels).masked_fill(~upload(counts, self.device), 0).sum(1)
         finally:
             model.train(training)
-        return {f"{split}_{name}": value for split, parts in sums.items()
-                for name, value in zip(("count", "loss", "top1"), parts.unbind(), strict=True)}  # fmt: skip
+        return {
+            f"{split}_{name}": value
+            for split, parts in sums.items()
+            for name, value in zip(("count", "loss", "top1"), parts.unbind(), strict=True)
+        }
 
     def score(self, tally: dict[str, Tensor]) -> dict[str, float]:
         """Mean loss and accuracy on validation, and on test under names of their own."""

@@ -29,9 +29,9 @@ Ids = Int[Tensor, "batch tokens"]
 class MaskedLanguage(PackedText):
     """Predict hidden tokens of packed text (sparse prediction: the vocabulary's matrix sees those alone).
 
-    Exactly round(`share` x tokens) of each sequence are chosen: 80 % stand behind the mask token, 10 % behind a random one,
-    10 % as they are, rounded (26, 3 and 3 of 32). `protect` never chooses what stands between documents; Crammed BERT's
-    code does choose it (`protect=False`). Held-out sequences are hidden in the same way every time."""
+    Exactly round(`share` x tokens) of each sequence are chosen: 80 % stand behind the mask token, 10 % behind a random
+    one, 10 % as they are, rounded (26, 3 and 3 of 32). `protect` never chooses what stands between documents; Crammed
+    BERT's code does choose it (`protect=False`). Held-out sequences are hidden in the same way every time."""
 
     share: float = 0.25
     protect: bool = True
@@ -53,8 +53,10 @@ class MaskedLanguage(PackedText):
         roles = found.roles
         if "mask" not in roles:
             manifest = found.train.manifest
-            raise UserError(f"{self.data} was made with tokenizer {manifest.tokenizer}, which has no <mask> or [MASK]; "
-                            "tokenize with one that has, such as a WordPiece")
+            raise UserError(
+                f"{self.data} was made with tokenizer {manifest.tokenizer}, which has no <mask> or [MASK]; "
+                "tokenize with one that has, such as a WordPiece"
+            )
         kept = tuple(sorted({roles[name] for name in ("pad", "end", "cls", "sep", "mask") if name in roles}))
         hide = hiding(self.tokens, self.share, roles["mask"], self.ids, kept if self.protect else ())
         train = Packed(found.train.tokens, self.tokens, 0, self.order, seed, batch)

@@ -1,4 +1,5 @@
-"""What is found out about a model without training it, as a task: it has a run folder, a seed and a score like any other.
+"""What is found out about a model without training it, as a task: it has a run folder, a seed and a score like any
+other.
 
 `train` carries it out: one call of `measure`, its findings the result. A seed draws other inputs or times again.
 """
@@ -42,12 +43,14 @@ class Measurement(ABC):
 
     def open(self, device: torch.device, seed: int, batch: int, *, root: Path | None = None) -> Work:
         """There is no work in it."""
-        raise UserError(f"{type(self).__name__} is measured and has no batches; call `measure`, or train the run it is in")
+        raise UserError(
+            f"{type(self).__name__} is measured and has no batches; call `measure`, or train the run it is in"
+        )
 
 
 def training_step(arch: Arch, model: nn.Module, optimizer: torch.optim.Optimizer, inputs: Tensor, half: bool) -> None:
-    """One step as the originals make it, with a loss of the size that training has: over every token's logits in a language
-    model, else a mean square. `half` is bfloat16 autocast."""
+    """One step as the originals make it, with a loss of the size that training has: over every token's logits in a
+    language model, else a mean square. `half` is bfloat16 autocast."""
     with torch.autocast(inputs.device.type, torch.bfloat16, enabled=half):
         out = model(inputs)
         if isinstance(arch.head, Lm | Masked):

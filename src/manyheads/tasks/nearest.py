@@ -26,10 +26,10 @@ SPAN = 3.0  # standard deviations of a score's difference over which the biases 
 class NearestNeighbor:
     """`tokens` points of R^`dim` in, one of them out.
 
-    `query` self: every point asks, and the answer is the one farthest from it, since the nearest is itself (what the paper
-    trains). separate: a point y of its own, uniform on the sphere, stands after the others and asks for the one nearest to
-    it (what the theorems are about); a model without positions cannot tell it from them. The answer is read at the tokens
-    that ask. `points` is their distribution, see `data.points`.
+    `query` self: every point asks, and the answer is the one farthest from it, since the nearest is itself (what the
+    paper trains). separate: a point y of its own, uniform on the sphere, stands after the others and asks for the one
+    nearest to it (what the theorems are about); a model without positions cannot tell it from them. The answer is read
+    at the tokens that ask. `points` is their distribution, see `data.points`.
 
     `biases`, an odd number, makes the target of Theorem 3 of it: the alternating sum of that many nearest-neighbour
     functions whose first point's score is raised by a bias, spread evenly, with y normal. UNVERIFIED: the paper's own
@@ -54,14 +54,19 @@ class NearestNeighbor:
         if self.points not in CLOUDS:
             raise UserError(f"NearestNeighbor.points is {self.points!r}; write one of {', '.join(CLOUDS)}")
         if self.points == "orthogonal" and self.tokens > self.dim:
-            raise UserError(f"NearestNeighbor has {self.tokens} orthogonal points of R^{self.dim}; write tokens={self.dim} "
-                            "or fewer")
+            raise UserError(
+                f"NearestNeighbor has {self.tokens} orthogonal points of R^{self.dim}; write tokens={self.dim} or fewer"
+            )
         if self.points == "doubled" and (self.tokens % 2 or self.query == "self"):
-            raise UserError(f"NearestNeighbor has {self.tokens} doubled points with query={self.query!r}, and the farthest "
-                            "is always the opposite; write an even number of tokens and query='separate'")
+            raise UserError(
+                f"NearestNeighbor has {self.tokens} doubled points with query={self.query!r}, and the farthest "
+                "is always the opposite; write an even number of tokens and query='separate'"
+            )
         if self.biases and (self.query == "self" or self.biases % 2 == 0):
-            raise UserError(f"NearestNeighbor.biases is {self.biases} with query={self.query!r}; write an odd number and "
-                            "query='separate', or 0")
+            raise UserError(
+                f"NearestNeighbor.biases is {self.biases} with query={self.query!r}; write an odd number and "
+                "query='separate', or 0"
+            )
 
     @property
     def given(self) -> tuple[int, int]:
@@ -72,13 +77,17 @@ class NearestNeighbor:
         """Refuse a model that takes other points."""
         tokens, dim = self.given
         if not isinstance(arch.embed, Points) or not isinstance(arch.head, Coordinates):
-            raise UserError(f"NearestNeighbor gives points and a {arch.family} model reads {type(arch.embed).__name__} "
-                            "input; take nearest_neighbor")
+            raise UserError(
+                f"NearestNeighbor gives points and a {arch.family} model reads {type(arch.embed).__name__} "
+                "input; take nearest_neighbor"
+            )
         takes = (arch.stages[0].tokens, arch.embed.dim, arch.head.dim)
         if takes != (tokens, dim, dim):
-            raise UserError(f"NearestNeighbor gives {tokens} tokens of {dim} coordinates and asks for {dim}; the model "
-                            f"takes {takes[0]} of {takes[1]} and gives {takes[2]}: write nearest_neighbor(dim={dim}, "
-                            f"tokens={tokens}, ...)")
+            raise UserError(
+                f"NearestNeighbor gives {tokens} tokens of {dim} coordinates and asks for {dim}; the model "
+                f"takes {takes[0]} of {takes[1]} and gives {takes[2]}: write nearest_neighbor(dim={dim}, "
+                f"tokens={tokens}, ...)"
+            )
 
     def open(self, device: torch.device, seed: int, batch: int, *, root: Path | None = None) -> DrawnWork:
         """The task at work."""
@@ -113,7 +122,8 @@ class NearestNeighbor:
         return {"accuracy": right.double().mean(-1)}
 
     def trivial(self) -> dict[str, float]:
-        """An output of zeros, and `linear`: the best a x_i + b (sum of the others), for which no attention is needed."""
+        """An output of zeros, and `linear`: the best a x_i + b (sum of the others), for which no attention is
+        needed."""
         return {"loss": 1.0, "linear": linear(self), "accuracy": 1 / self.tokens}
 
 

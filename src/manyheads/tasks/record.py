@@ -24,10 +24,18 @@ from .task import Task
 from .written_down import WrittenDown
 
 TASKS: dict[str, type[Task]] = {
-    "Images": Images, "NearestNeighbor": NearestNeighbor, "Regression": Regression, "LanguageModel": LanguageModel,
-    "MaskedLanguage": MaskedLanguage, "Glue": Glue, **LRA_TASKS,
-    "HeadsKappa": HeadsKappa, "Speed": Speed, "Footprint": Footprint, "WrittenDown": WrittenDown,
-}  # fmt: skip
+    "Images": Images,
+    "NearestNeighbor": NearestNeighbor,
+    "Regression": Regression,
+    "LanguageModel": LanguageModel,
+    "MaskedLanguage": MaskedLanguage,
+    "Glue": Glue,
+    **LRA_TASKS,
+    "HeadsKappa": HeadsKappa,
+    "Speed": Speed,
+    "Footprint": Footprint,
+    "WrittenDown": WrittenDown,
+}
 PARTS: dict[str, type] = {"Augment": Augment, "Rand": Rand, **LRA_PARTS}  # records inside a task
 
 
@@ -49,7 +57,9 @@ def _plain(value: Any) -> Any:
 def from_dict(data: Any) -> Task:
     """The task that `to_dict` wrote, or that a person wrote by hand: what is left out keeps its default."""
     if not isinstance(data, dict) or not isinstance(data.get("is"), str):
-        raise UserError(f'a task is an object that says what it "is", such as {{"is": "Images"}}; this is {_short(data)}')
+        raise UserError(
+            f'a task is an object that says what it "is", such as {{"is": "Images"}}; this is {_short(data)}'
+        )
     if data["is"] not in TASKS:
         known = nearest(data["is"], TASKS) or f"; known tasks: {', '.join(TASKS)}"
         raise UserError(f'"is": {_short(data["is"])} is no task{known}')

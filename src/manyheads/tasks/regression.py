@@ -1,7 +1,7 @@
 """`Regression`: learn a linear function from examples in the context, the rank argument's less synthetic task.
 
-As in the in-context regression of Garg et al. (2208.01066), which the second paper repeats with fewer and more heads; but
-an example is one token, and all answers are asked at once, so that the encoder of the rank experiments can do it.
+As in the in-context regression of Garg et al. (2208.01066), which the second paper repeats with fewer and more heads;
+but an example is one token, and all answers are asked at once, so that the encoder of the rank experiments can do it.
 """
 
 from __future__ import annotations
@@ -24,8 +24,9 @@ from .drawn import DrawnWork
 
 @dataclass(frozen=True)
 class Regression:
-    """`examples` tokens (x, <w, x> + noise), then `queries` tokens (x, 0); the answer to each is <w, x>, read in the last
-    coordinate. x is normal in `dim` dimensions, w normal of variance 1/dim and another one in each sample: zeros score 1.
+    """`examples` tokens (x, <w, x> + noise), then `queries` tokens (x, 0); the answer to each is <w, x>, read in the
+    last coordinate. x is normal in `dim` dimensions, w normal of variance 1/dim and another one in each sample: zeros
+    score 1.
 
     `noise` is a standard deviation. `replay` and `held` as in `NearestNeighbor`."""
 
@@ -50,13 +51,17 @@ class Regression:
         """Refuse a model that takes other tokens, or cannot tell a question from an example."""
         tokens, dim = self.given
         if not isinstance(arch.embed, Points) or not isinstance(arch.head, Coordinates):
-            raise UserError(f"Regression gives points and a {arch.family} model reads {type(arch.embed).__name__} input; "
-                            "take nearest_neighbor")
+            raise UserError(
+                f"Regression gives points and a {arch.family} model reads {type(arch.embed).__name__} input; "
+                "take nearest_neighbor"
+            )
         takes = (arch.stages[0].tokens, arch.embed.dim, arch.head.dim)
         if takes != (tokens, dim, dim) or arch.embed.positions == "none":
-            raise UserError(f"Regression gives {tokens} tokens of {dim} coordinates and asks for {dim}; the model takes "
-                            f"{takes[0]} of {takes[1]}, gives {takes[2]} and has positions {arch.embed.positions!r}: write "
-                            f"nearest_neighbor(dim={dim}, tokens={tokens}, positions='concat', ...)")
+            raise UserError(
+                f"Regression gives {tokens} tokens of {dim} coordinates and asks for {dim}; the model takes "
+                f"{takes[0]} of {takes[1]}, gives {takes[2]} and has positions {arch.embed.positions!r}: write "
+                f"nearest_neighbor(dim={dim}, tokens={tokens}, positions='concat', ...)"
+            )
 
     def open(self, device: torch.device, seed: int, batch: int, *, root: Path | None = None) -> DrawnWork:
         """The task at work."""

@@ -18,11 +18,11 @@ from .measurement import Findings, Measurement, training_step
 
 @dataclass(frozen=True)
 class Speed(Measurement):
-    """Milliseconds an example: `cpu_1` alone, `cpu_many` in a batch, `cpu_train` in a training step of that batch; `gpu_1`
-    and so on on the GPU, in bfloat16. Both devices are measured, whichever the run is told to use.
+    """Milliseconds an example: `cpu_1` alone, `cpu_many` in a batch, `cpu_train` in a training step of that batch;
+    `gpu_1` and so on on the GPU, in bfloat16. Both devices are measured, whichever the run is told to use.
 
-    Eager, float32 and as many threads as PyTorch has on the CPU. A busy machine makes every number worse: measure one model
-    at a time. `seconds` is the least time spent on each number, a median."""
+    Eager, float32 and as many threads as PyTorch has on the CPU. A busy machine makes every number worse: measure one
+    model at a time. `seconds` is the least time spent on each number, a median."""
 
     batch: int = 8
     gpu_batch: int = 64

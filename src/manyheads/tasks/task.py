@@ -1,9 +1,9 @@
 """What a task owes the training loop: a `Task` is plain data, and opened on a device it is a `Work` that gives batches.
 
-    task = Images("cifar10", augment=Augment(crop=4, flip=True))
-    task.check(arch)
-    work = task.open(device, seed, batch)
-    loss = work.loss(model, *work.batch(step, range(batch)))
+task = Images("cifar10", augment=Augment(crop=4, flip=True))
+task.check(arch)
+work = task.open(device, seed, batch)
+loss = work.loss(model, *work.batch(step, range(batch)))
 """
 
 from __future__ import annotations

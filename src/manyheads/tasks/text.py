@@ -19,10 +19,10 @@ from manyheads.data.text.pack import ORDERS, Dealt
 class PackedText:
     """Sequences of `tokens` ids out of a corpus (`data.text.corpora`: tinystories, or shards:NAME).
 
-    `vocab` is the number of the tokenizer's ids, known of what is embedded, to be stated of shards; `tokenizer` its sha256
-    or the beginning of it, compared where it is stated. `order` deals the training sequences: `shuffled`, `random` or
-    `given` (`data.text.pack`). `held` > 0 holds out the last part of the training ids in place of the corpus's own split;
-    `test_limit` keeps the first so many held-out sequences."""
+    `vocab` is the number of the tokenizer's ids, known of what is embedded, to be stated of shards; `tokenizer` its
+    sha256 or the beginning of it, compared where it is stated. `order` deals the training sequences: `shuffled`,
+    `random` or `given` (`data.text.pack`). `held` > 0 holds out the last part of the training ids in place of the
+    corpus's own split; `test_limit` keeps the first so many held-out sequences."""
 
     data: str = "tinystories"
     tokens: int = 128
@@ -41,8 +41,10 @@ class PackedText:
             if getattr(self, field) is not None:
                 between(f"{name}.{field}", getattr(self, field), 1, whole=True)
         if self.vocab is None and self.data not in VOCAB:
-            raise UserError(f"{name}({self.data!r}) states no vocab, and {PREFIX} does not tell; write vocab=..., the "
-                            "number of ids in its manifest.json")
+            raise UserError(
+                f"{name}({self.data!r}) states no vocab, and {PREFIX} does not tell; write vocab=..., the "
+                "number of ids in its manifest.json"
+            )
         if self.data in VOCAB and self.vocab not in (None, VOCAB[self.data]):
             raise UserError(f"{name}.vocab is {self.vocab}; {self.data} has {VOCAB[self.data]}: leave it out")
         if self.order not in ORDERS:
@@ -58,16 +60,22 @@ class PackedText:
     def _check(self, arch: Arch, head: type[Lm] | type[Masked], example: str) -> None:
         """Refuse a model that reads no text, predicts something else, or is of another vocabulary or length."""
         if not isinstance(arch.embed, Token) or not isinstance(arch.head, head):
-            raise UserError(f"{type(self).__name__} trains a model that reads tokens and has a {head.__name__} head; this "
-                            f"one is {arch.family} with {type(arch.embed).__name__} and {type(arch.head).__name__}: take "
-                            f"{example}")
+            raise UserError(
+                f"{type(self).__name__} trains a model that reads tokens and has a {head.__name__} head; this "
+                f"one is {arch.family} with {type(arch.embed).__name__} and {type(arch.head).__name__}: take "
+                f"{example}"
+            )
         if arch.embed.vocab < self.ids:
-            raise UserError(f"{self.data} has ids 0 to {self.ids - 1} and the model's vocabulary is {arch.embed.vocab}; "
-                            f"build it with vocab={self.ids}")
+            raise UserError(
+                f"{self.data} has ids 0 to {self.ids - 1} and the model's vocabulary is {arch.embed.vocab}; "
+                f"build it with vocab={self.ids}"
+            )
         if arch.stages[0].tokens != self.tokens:
-            raise UserError(f"{type(self).__name__}.tokens is {self.tokens} and the model is built for "
-                            f"{arch.stages[0].tokens}; write tokens={arch.stages[0].tokens}, or build it with "
-                            f"tokens={self.tokens}")
+            raise UserError(
+                f"{type(self).__name__}.tokens is {self.tokens} and the model is built for "
+                f"{arch.stages[0].tokens}; write tokens={arch.stages[0].tokens}, or build it with "
+                f"tokens={self.tokens}"
+            )
 
     def fit(self, arch: Arch) -> Arch:
         """`arch` for this vocabulary and length; learned positions are as many as tokens, everything else stays."""
@@ -82,10 +90,14 @@ class PackedText:
         found = corpus(self.data, data_root(root), self.held)
         manifest = found.train.manifest
         if manifest.vocab != self.ids:
-            raise UserError(f"{self.data} was made with tokenizer {manifest.tokenizer} of {manifest.vocab} ids, and the "
-                            f"task says vocab={self.ids}; write vocab={manifest.vocab}")
+            raise UserError(
+                f"{self.data} was made with tokenizer {manifest.tokenizer} of {manifest.vocab} ids, and the "
+                f"task says vocab={self.ids}; write vocab={manifest.vocab}"
+            )
         if not manifest.digest.startswith(self.tokenizer):
-            raise UserError(f"{self.data} was made with tokenizer {manifest.tokenizer} ({manifest.digest[:12]}), and the "
-                            f"task says {self.tokenizer[:12]}; tokenize with that one, or write tokenizer="
-                            f"{manifest.digest[:12]!r}")
+            raise UserError(
+                f"{self.data} was made with tokenizer {manifest.tokenizer} ({manifest.digest[:12]}), and the "
+                f"task says {self.tokenizer[:12]}; tokenize with that one, or write tokenizer="
+                f"{manifest.digest[:12]!r}"
+            )
         return found

@@ -26,13 +26,14 @@ FITTED = 16  # samples for each number that is fitted: what is learnt by heart t
 
 @dataclass(frozen=True)
 class WrittenDown(Measurement):
-    """Mean squared error of attention on `samples` questions: which of `tokens` points is nearest to a query of its own?
+    """Mean squared error of attention on `samples` questions: which of `tokens` points is nearest to a query of its
+    own?
 
-    `network` exact is Fact 1's one full-rank head. drawn has as many heads of the rank that the model's attention states:
-    each compares projections on random orthonormal directions and has a bias on the first point, spread as the target's are
-    in units of its scores; all values are the best there are (least squares on other samples). That is a bound from above
-    on the error of such heads, and at full rank, where a projection changes no score, the construction of Theorem 3.
-    `biases` as in `NearestNeighbor`."""
+    `network` exact is Fact 1's one full-rank head. drawn has as many heads of the rank that the model's attention
+    states: each compares projections on random orthonormal directions and has a bias on the first point, spread as the
+    target's are in units of its scores; all values are the best there are (least squares on other samples). That is a
+    bound from above on the error of such heads, and at full rank, where a projection changes no score, the construction
+    of Theorem 3. `biases` as in `NearestNeighbor`."""
 
     network: Literal["exact", "drawn"] = "exact"
     tokens: int = 2
@@ -52,8 +53,10 @@ class WrittenDown(Measurement):
     def check(self, arch: Arch) -> None:
         """Refuse a model that takes other points."""
         if not isinstance(arch.embed, Points):
-            raise UserError(f"WrittenDown gives points and a {arch.family} model reads {type(arch.embed).__name__} input; "
-                            "take nearest_neighbor")
+            raise UserError(
+                f"WrittenDown gives points and a {arch.family} model reads {type(arch.embed).__name__} input; "
+                "take nearest_neighbor"
+            )
         self._target(arch.embed.dim).check(arch)
 
     def measure(self, arch: Arch, seed: int, device: torch.device) -> Findings:
@@ -95,7 +98,9 @@ def _values(
     """Least squares over what the heads choose."""
     heads, dim = layer.v.shape[:2]
     known, query = points[:, :-1].double(), points[:, -1].double()
-    q, k = (torch.einsum("...w,hwr->...hr", side, weight.double()) for side, weight in ((query, layer.q), (known, layer.k)))
+    q, k = (
+        torch.einsum("...w,hwr->...hr", side, weight.double()) for side, weight in ((query, layer.q), (known, layer.k))
+    )
     scores = torch.einsum("bhr,bnhr->bhn", q, k)
     assert layer.bias is not None
     chosen = (scores + layer.bias.double()).argmax(-1)  # rows, heads

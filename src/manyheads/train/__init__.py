@@ -1,8 +1,8 @@
 """One loop: a single process, torchrun with DDP or FSDP2, checkpoints that resume to the bit.
 
-    from manyheads.train import Basis, Recipe, train
-    run = Run.create("runs/first", RunSpec(arch, to_dict(Images()), Recipe(basis=Basis("steps", 500)).to_dict(), seed=0))
-    train(run)["score"]
+from manyheads.train import Basis, Recipe, train
+run = Run.create("runs/first", RunSpec(arch, to_dict(Images()), Recipe(basis=Basis("steps", 500)).to_dict(), seed=0))
+train(run)["score"]
 """
 
 from typing import Any

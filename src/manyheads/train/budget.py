@@ -32,8 +32,8 @@ class Budget:
         return min(1.0, elapsed / self.seconds)
 
     def now(self, step: int, elapsed: float) -> float:
-        """The progress that step number `step`, about to be made, stands at: its middle, so that neither a warm-up from 0
-        nor a decay to 0 makes a step that changes nothing."""
+        """The progress that step number `step`, about to be made, stands at: its middle, so that neither a warm-up from
+        0 nor a decay to 0 makes a step that changes nothing."""
         if self.made is not None:
             return (self.progress(step, elapsed) + self.progress(step + 1, elapsed)) / 2
         return (step + 0.5) / self.steps if self.steps is not None else self.progress(step, elapsed)
@@ -72,7 +72,8 @@ class Budget:
 
 
 def budget(recipe: Recipe, arch: Arch, *, unit: str, per_sample: int, samples: int | None) -> Budget:
-    """The budget of `recipe` for `arch` on a task whose sample is `per_sample` units, of which an epoch has `samples`."""
+    """The budget of `recipe` for `arch` on a task whose sample is `per_sample` units, of which an epoch has
+    `samples`."""
     basis = recipe.basis
     if basis.kind == "seconds":
         return Budget(None, basis.amount)

@@ -9,8 +9,8 @@ from torch import Tensor
 
 
 class Captured:
-    """Calls `step(*batch)`, which takes one optimizer step and returns its loss: the first `warm` times as it is, then as
-    a recorded graph.
+    """Calls `step(*batch)`, which takes one optimizer step and returns its loss: the first `warm` times as it is, then
+    as a recorded graph.
 
     The step must do the same work on the same tensors each time: parameters, gradients and optimizer state live where
     they lived when it was recorded, the learning rate is a tensor, and nothing waits for the device. Batches are copied

@@ -4,9 +4,8 @@
                              shard-*.safetensors  model, moments, averages; any number of processes can read them
 
 A checkpoint is written under another name and renamed when it is on the disk, so that one with its own name is whole
-unless the disk damaged it; its hashes tell. The newest two are kept; what is newer than one that is written now was passed
-over as damaged, and goes.
-"""
+unless the disk damaged it; its hashes tell. The newest two are kept; what is newer than one that is written now was
+passed over as damaged, and goes."""
 
 from __future__ import annotations
 
@@ -44,8 +43,8 @@ class Sizes:
 
 @dataclass(frozen=True)
 class Note:
-    """What a checkpoint knows beside its tensors. `told` is the last step that the log has told of; `samples` is 0 where
-    they are as many as steps times the batch."""
+    """What a checkpoint knows beside its tensors. `told` is the last step that the log has told of; `samples` is 0
+    where they are as many as steps times the batch."""
 
     run: str
     step: int
@@ -114,8 +113,10 @@ def _look(folder: Path, run: str, say: Callable[[str], None]) -> tuple[Path, Not
             say(f"{error}; going on without it")
             continue
         if note.run != run:
-            raise UserError(f"{path} is a checkpoint of run {note.run}, and this is run {run}; put it back where it "
-                            "belongs, or delete it")
+            raise UserError(
+                f"{path} is a checkpoint of run {note.run}, and this is run {run}; put it back where it "
+                "belongs, or delete it"
+            )
         return path, note
     return None
 
@@ -150,7 +151,9 @@ def _write(folder: Path, tensors: dict[str, Tensor], ranks: Ranks) -> None:
 
 def _views(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
     """Scalars as vectors of one number: not every version of safetensors reads a slice of a scalar."""
-    return {name: tensor.detach().reshape(1) if tensor.ndim == 0 else tensor.detach() for name, tensor in tensors.items()}
+    return {
+        name: tensor.detach().reshape(1) if tensor.ndim == 0 else tensor.detach() for name, tensor in tensors.items()
+    }
 
 
 def _all(folder: Path) -> list[Path]:

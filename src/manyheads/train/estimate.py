@@ -24,7 +24,8 @@ from .step import uses_half
 @dataclass(frozen=True)
 class Estimate:
     """What a run would take. `memory` is bytes in each GPU by the formula of `arch.memory`, temporary buffers left out:
-    with fused attention, and in `memory_unfused` with attention maps kept. `seconds` is `flops` over what the GPUs do."""
+    with fused attention, and in `memory_unfused` with attention maps kept. `seconds` is `flops` over what the GPUs
+    do."""
 
     params: int
     steps: int | None
@@ -37,16 +38,24 @@ class Estimate:
 
 
 def estimate(
-    arch: Arch, recipe: Recipe, *, samples: int | None = None, gpus: int = 8, device_tflops: float = 156.0,
-    utilisation: float = 0.4, parallel: Parallel = "ddp",
-) -> Estimate:  # fmt: skip
+    arch: Arch,
+    recipe: Recipe,
+    *,
+    samples: int | None = None,
+    gpus: int = 8,
+    device_tflops: float = 156.0,
+    utilisation: float = 0.4,
+    parallel: Parallel = "ddp",
+) -> Estimate:
     """What `recipe` would take for `arch` on `gpus` GPUs that can do `device_tflops` and reach `utilisation` of it: the
     default is an A100 in TF32; `samples` is the size of an epoch, for a basis that needs it.
 
     The model is built on the meta device, so that a record that cannot be built is refused here and not in an hour."""
     if gpus < 1 or not 0 < utilisation <= 1 or not 0 < device_tflops < math.inf:
-        raise UserError(f"{gpus} GPUs at {utilisation} of {device_tflops} TFLOPS train nothing; write at least one, a "
-                        "share from 0 to 1 and a number above 0")
+        raise UserError(
+            f"{gpus} GPUs at {utilisation} of {device_tflops} TFLOPS train nothing; write at least one, a "
+            "share from 0 to 1 and a number above 0"
+        )
     ranks = Ranks(torch.device("cuda", 0), parallel if gpus > 1 else "none", 0, gpus)
     ranks.check(recipe.batch, recipe.accumulate)
     model = build(arch, recipe.rates, device="meta")
@@ -57,8 +66,10 @@ def estimate(
     spend = budget(recipe, arch, unit=unit, per_sample=per_sample, samples=samples)
     rows = len(ranks.rows(recipe.batch, 0, recipe.accumulate))
     half = uses_half(recipe, ranks.device)
-    memory, unfused = (part_bytes(arch, recipe, rows, half=half, fused=fused, world=gpus, sharded=parallel == "fsdp")
-                       for fused in (True, False))  # fmt: skip
+    memory, unfused = (
+        part_bytes(arch, recipe, rows, half=half, fused=fused, world=gpus, sharded=parallel == "fsdp")
+        for fused in (True, False)
+    )
     speed = gpus * device_tflops * 1e12 * utilisation
     if spend.steps is None:
         assert spend.seconds is not None

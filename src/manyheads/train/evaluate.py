@@ -14,8 +14,11 @@ from .parallel import Ranks, reshard, share_statistics
 from .step import autocast
 
 
-def evaluate(model: nn.Module, work: Work, ranks: Ranks, *, half: bool, average: Average | None = None) -> dict[str, float]:
-    """The task's scores of `model`, with averaged weights where there are some; its mode and weights stay as they were."""
+def evaluate(
+    model: nn.Module, work: Work, ranks: Ranks, *, half: bool, average: Average | None = None
+) -> dict[str, float]:
+    """The task's scores of `model`, with averaged weights where there are some; its mode and weights stay as they
+    were."""
     training = model.training
     model.eval()
     share_statistics(model, ranks)

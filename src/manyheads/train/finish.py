@@ -39,16 +39,16 @@ def save_model(run: Run, model: nn.Module, average: Average | None, ranks: Ranks
     try:
         save(plain, run.model)
     except (OSError, SafetensorError) as error:
-        raise UserError(f"{run.model} cannot be written: {error}; the last checkpoint is intact, make room and start "
-                        "again") from error
+        raise UserError(
+            f"{run.model} cannot be written: {error}; the last checkpoint is intact, make room and start again"
+        ) from error
 
 
 def result(
-    run: Run, recipe: Recipe, work: Work, ranks: Ranks, *, steps: int, samples: int, seconds: float,
-    waited: float = 0.0,
+    run: Run, recipe: Recipe, work: Work, ranks: Ranks, *, steps: int, samples: int, seconds: float, waited: float = 0.0
 ) -> dict[str, Any]:
-    """What came of a run. Everything but `timing` is the same whenever the run is repeated; there, `waited` is the share of
-    the time since the last start that went by waiting for data."""
+    """What came of a run. Everything but `timing` is the same whenever the run is repeated; there, `waited` is the
+    share of the time since the last start that went by waiting for data."""
     arch, (metric, direction) = run.spec.arch, work.better
     records = [record for record in run.metrics.read() if record["kind"] == "eval"]
     scores = [{name: value for name, value in record.items() if name not in ("kind", "samples")} for record in records]
@@ -69,8 +69,12 @@ def result(
         "non_embedding": params(arch).non_embedding,
         "averaged": bool(recipe.ema),
         "machine": machine(recipe, ranks),
-        "timing": {"seconds": seconds, "rate": samples * work.per_sample / max(seconds, 1e-9), "unit": f"{work.unit}/s",
-                   "waited": waited},
+        "timing": {
+            "seconds": seconds,
+            "rate": samples * work.per_sample / max(seconds, 1e-9),
+            "unit": f"{work.unit}/s",
+            "waited": waited,
+        },
     }
 
 

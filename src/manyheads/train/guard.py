@@ -17,9 +17,15 @@ class Diverged(UserError):
 
     def __init__(self, step: int, loss: float, limit: float, lr: float) -> None:
         self.step, self.loss = step, loss
-        why = f"above {limit:g}, many times that of a constant guess" if math.isfinite(loss) else "not a number to train on"
-        super().__init__(f"the loss of step {step} is {loss:g}, {why} (learning rate {lr:.3g}); write a lower lr, a longer "
-                         "warm-up or a smaller clip")
+        why = (
+            f"above {limit:g}, many times that of a constant guess"
+            if math.isfinite(loss)
+            else "not a number to train on"
+        )
+        super().__init__(
+            f"the loss of step {step} is {loss:g}, {why} (learning rate {lr:.3g}); write a lower lr, a longer "
+            "warm-up or a smaller clip"
+        )
 
 
 class Losses:
@@ -35,8 +41,8 @@ class Losses:
         self.kept[step % self.every] = loss
 
     def look(self, step: int, lr: float) -> float | None:
-        """The mean over the steps that the log has not told, up to `step` of them made; None where there are none. Raises
-        `Diverged` with the first step that went wrong."""
+        """The mean over the steps that the log has not told, up to `step` of them made; None where there are none.
+        Raises `Diverged` with the first step that went wrong."""
         if step == self.read_to:
             return None
         values = (self.ranks.sum(self.kept.clone()) / self.ranks.world).tolist()

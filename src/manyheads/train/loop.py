@@ -45,15 +45,22 @@ TOLERATED = 0.05  # of the time, waiting for data
 
 
 def train(
-    run: Run, *, device: torch.device | str | None = None, parallel: Parallel = "none", progress: Style | Watch = "auto",
-    root: Path | None = None, quiet: bool = False, events: bool = False, weights: Path | str | None = None,
-) -> dict[str, Any]:  # fmt: skip
+    run: Run,
+    *,
+    device: torch.device | str | None = None,
+    parallel: Parallel = "none",
+    progress: Style | Watch = "auto",
+    root: Path | None = None,
+    quiet: bool = False,
+    events: bool = False,
+    weights: Path | str | None = None,
+) -> dict[str, Any]:
     """Train `run` to the end of its budget and give its result; a finished run gives it at once.
 
     It starts where the newest checkpoint stands. Asked to stop by SIGTERM or SIGINT it finishes the step, saves, and
-    raises `Stopped`. `root` is where data lies, `events` writes TensorBoard events into the run folder; `weights` is the
-    folder of the model that a fine-tuning run starts from (`train.start`). A recipe that compiles has this process forget
-    what it compiled before."""
+    raises `Stopped`. `root` is where data lies, `events` writes TensorBoard events into the run folder; `weights` is
+    the folder of the model that a fine-tuning run starts from (`train.start`). A recipe that compiles has this process
+    forget what it compiled before."""
     if (done := run.result) is not None:
         return done
     recipe = Recipe.from_dict(run.spec.recipe)
@@ -72,7 +79,9 @@ def train(
             work = task.open(ranks.device, run.spec.seed, recipe.dealt, root=root)
             spend = budget(recipe, run.spec.arch, unit=work.unit, per_sample=work.per_sample, samples=work.samples)
             style = "none" if quiet or not ranks.first else progress
-            look = watch(style, run.path.name, spend, work.unit, run.path / "events" if events and ranks.first else None)
+            look = watch(
+                style, run.path.name, spend, work.unit, run.path / "events" if events and ranks.first else None
+            )
             try:
                 start.started(run, task, ranks, weights, look.say)
                 return Session(run, recipe, work, spend, ranks, look, asked).train()
@@ -199,8 +208,9 @@ class Session:
         if self.probing is None or not (self.ranks.first or self.ranks.kind == "fsdp"):
             return
         with self.clock.stopped():
-            sites = probe(self.state.model, self.probing, detail=self.recipe.probe_detail,
-                          jacobian=self.recipe.probe_jacobian)  # fmt: skip
+            sites = probe(
+                self.state.model, self.probing, detail=self.recipe.probe_detail, jacobian=self.recipe.probe_jacobian
+            )
             reading = Reading(self.state.step, sites)
             for record in reading.records():
                 self.run_line("spectra", record)
@@ -243,8 +253,16 @@ class Session:
             waited = self.work.waited / max(self.elapsed - self.began, 1e-9)
             if waited > TOLERATED:
                 self.watch.say(f"{100 * waited:.0f} % of the time went by waiting for data: its input does not keep up")
-            found = result(run, self.recipe, self.work, self.ranks, steps=state.step, samples=self.samples,
-                           seconds=self.elapsed, waited=waited)  # fmt: skip
+            found = result(
+                run,
+                self.recipe,
+                self.work,
+                self.ranks,
+                steps=state.step,
+                samples=self.samples,
+                seconds=self.elapsed,
+                waited=waited,
+            )
             self.status()
             run.finish(found)
             checkpoint.clear(run.checkpoints)

@@ -24,11 +24,18 @@ def measured(run: Run, task: Measurement, ranks: Ranks) -> dict[str, Any]:
     for record in found.spectra:
         run.spectra.append(record)
     result = {
-        "score": found.score, "best": found.score | {"step": 0}, "better": list(found.better), "trivial": {}, "steps": 0,
-        "samples": 0, "flops": 0, "params": params(run.spec.arch).total,
-        "non_embedding": params(run.spec.arch).non_embedding, "averaged": False,
+        "score": found.score,
+        "best": found.score | {"step": 0},
+        "better": list(found.better),
+        "trivial": {},
+        "steps": 0,
+        "samples": 0,
+        "flops": 0,
+        "params": params(run.spec.arch).total,
+        "non_embedding": params(run.spec.arch).non_embedding,
+        "averaged": False,
         "machine": machine(Recipe.from_dict(run.spec.recipe), ranks),
         "timing": {"seconds": seconds, "rate": 1 / max(seconds, 1e-9), "unit": "measurements/s", "waited": 0.0},
-    }  # fmt: skip
+    }
     run.finish(result)
     return result

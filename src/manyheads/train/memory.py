@@ -32,9 +32,17 @@ def part_bytes(
 
 def fitting(arch: Arch, recipe: Recipe, room: float, ranks: Ranks) -> int:
     """The most rows that one process can take at a time in `room` bytes; 0 where the weights alone do not fit."""
+
     def need(rows: int) -> float:
-        return part_bytes(arch, recipe, rows, half=uses_half(recipe, ranks.device), fused=True, world=ranks.world,
-                          sharded=ranks.kind == "fsdp")  # fmt: skip
+        return part_bytes(
+            arch,
+            recipe,
+            rows,
+            half=uses_half(recipe, ranks.device),
+            fused=True,
+            world=ranks.world,
+            sharded=ranks.kind == "fsdp",
+        )
 
     return max(0, int((room - need(0)) / (need(1) - need(0))))
 

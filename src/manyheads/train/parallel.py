@@ -1,8 +1,7 @@
 """One process or many: who this process is, what it holds of the model, how the processes agree.
 
-Started by torchrun, every process reads its rank from the environment; CPU tensors travel over gloo and GPU tensors over
-NCCL. Each takes its contiguous rows of the batch, and the first one writes.
-"""
+Started by torchrun, every process reads its rank from the environment; CPU tensors travel over gloo and GPU tensors
+over NCCL. Each takes its contiguous rows of the batch, and the first one writes."""
 
 from __future__ import annotations
 
@@ -46,8 +45,10 @@ class Ranks:
         pieces = self.world * parts
         if pieces > 1 and batch % (2 * pieces):
             better = max(1, round(batch / (2 * pieces))) * 2 * pieces
-            raise UserError(f"a batch of {batch} does not split into {pieces} parts ({self.world} processes x {parts} "
-                            f"accumulated) of whole pairs; write batch={better}")
+            raise UserError(
+                f"a batch of {batch} does not split into {pieces} parts ({self.world} processes x {parts} "
+                f"accumulated) of whole pairs; write batch={better}"
+            )
 
     def sum(self, tensor: Tensor) -> Tensor:
         """The sum over all processes, in place."""
@@ -76,7 +77,8 @@ class Ranks:
 
 
 def pick_device(device: torch.device | str | None) -> torch.device:
-    """The device asked for; None is the first GPU (under torchrun, this process's own), or the CPU where there is none."""
+    """The device asked for; None is the first GPU (under torchrun, this process's own), or the CPU where there is
+    none."""
     if device is None:
         device = "cuda" if torch.cuda.is_available() else "cpu"
     try:
@@ -91,8 +93,10 @@ def pick_device(device: torch.device | str | None) -> torch.device:
         if chosen.index is None:
             chosen = torch.device("cuda", int(os.environ.get("LOCAL_RANK", "0")))
         if (chosen.index or 0) >= torch.cuda.device_count():
-            raise UserError(f"device {chosen} was asked for, and there are {torch.cuda.device_count()} GPUs here; start as "
-                            "many processes as GPUs")
+            raise UserError(
+                f"device {chosen} was asked for, and there are {torch.cuda.device_count()} GPUs here; start as "
+                "many processes as GPUs"
+            )
     return chosen
 
 
@@ -107,15 +111,19 @@ def joined(kind: Parallel, device: torch.device | str | None = None) -> Iterator
     started = int(os.environ.get("WORLD_SIZE", "1"))
     if kind == "none":
         if started > 1:
-            raise UserError(f"torchrun started {started} processes, and parallel=none would train {started} times; write "
-                            "parallel=ddp or parallel=fsdp")
+            raise UserError(
+                f"torchrun started {started} processes, and parallel=none would train {started} times; write "
+                "parallel=ddp or parallel=fsdp"
+            )
         yield Ranks(here)
         return
     own = not dist.is_initialized()
     if own:
         if "RANK" not in os.environ:
-            raise UserError(f"parallel={kind} needs processes that know of each other; start it with torchrun "
-                            "--nproc-per-node=N -m manyheads ...")
+            raise UserError(
+                f"parallel={kind} needs processes that know of each other; start it with torchrun "
+                "--nproc-per-node=N -m manyheads ..."
+            )
         dist.init_process_group("cpu:gloo,cuda:nccl" if here.type == "cuda" else "gloo")
     try:
         yield Ranks(here, kind, dist.get_rank(), dist.get_world_size())

@@ -1,5 +1,5 @@
-"""The model of a run where it is trained: initial weights that depend on the seed alone, on any device and any number of
-processes."""
+"""The model of a run where it is trained: initial weights that depend on the seed alone, on any device and any number
+of processes."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from .parallel import Ranks, local, shard
 
 
 def place(arch: Arch, rates: Rates, seed: int, ranks: Ranks) -> nn.Module:
-    """The module of `arch` on this process's device, sharded under FSDP. Weights are drawn on the CPU: a GPU's generator
-    would give others."""
+    """The module of `arch` on this process's device, sharded under FSDP. Weights are drawn on the CPU: a GPU's
+    generator would give others."""
     if ranks.kind != "fsdp":
         return synced(build(arch, rates, device="cpu", seed=seed), ranks).to(ranks.device)
     from torch.distributed.device_mesh import init_device_mesh
@@ -52,8 +52,8 @@ def fill(tensor: Tensor, drawn: Tensor | None, ranks: Ranks) -> None:
 
 
 def synced(model: nn.Module, ranks: Ranks) -> nn.Module:
-    """With batch norms that see the whole batch, where PyTorch has them: on GPUs. On CPUs each process norms its rows by
-    their own statistics, and the first process's running ones are kept."""
+    """With batch norms that see the whole batch, where PyTorch has them: on GPUs. On CPUs each process norms its rows
+    by their own statistics, and the first process's running ones are kept."""
     if ranks.world > 1 and ranks.device.type == "cuda":
         return nn.SyncBatchNorm.convert_sync_batchnorm(model)
     return model

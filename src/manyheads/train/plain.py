@@ -16,8 +16,11 @@ def to_dict(record: Any) -> dict[str, Any]:
 
     A field marked `later` was added when run folders already existed: at its default it is left out, so that what was
     written before it and what is written now are the same run."""
-    shown = {field.name: getattr(record, field.name) for field in fields(record)
-             if not (field.metadata.get("later") and getattr(record, field.name) == field.default)}  # fmt: skip
+    shown = {
+        field.name: getattr(record, field.name)
+        for field in fields(record)
+        if not (field.metadata.get("later") and getattr(record, field.name) == field.default)
+    }
     return {name: _plain(value) for name, value in shown.items()}
 
 
@@ -36,8 +39,11 @@ def from_dict(kind: type[T], data: Any, where: str) -> T:
         if name not in wanted:
             hint = nearest(name, wanted) or f"; it takes {', '.join(wanted)}"
             raise UserError(f"{where} has no field {name!r}{hint}")
-    lacking = [name for name, field in wanted.items()
-               if name not in data and field.default is MISSING and field.default_factory is MISSING]  # fmt: skip
+    lacking = [
+        name
+        for name, field in wanted.items()
+        if name not in data and field.default is MISSING and field.default_factory is MISSING
+    ]
     if lacking:
         raise UserError(f"{where} lacks {', '.join(lacking)}")
     hints = get_type_hints(kind)
@@ -63,8 +69,10 @@ def _value(hint: Any, value: Any, where: str) -> Any:
         return tuple(_value(o, item, f"{where}[{i}]") for i, (o, item) in enumerate(zip(options, value, strict=True)))
     if options:  # one of a few words
         if value not in options:
-            raise UserError(f"{where} is {_short(value)}{nearest(str(value), options) or ''}; write one of "
-                            f"{', '.join(map(str, options))}")
+            raise UserError(
+                f"{where} is {_short(value)}{nearest(str(value), options) or ''}; write one of "
+                f"{', '.join(map(str, options))}"
+            )
         return value
     if hint is float and isinstance(value, int) and not isinstance(value, bool):
         return float(value)

@@ -76,8 +76,14 @@ class Bar(Nobody):
         from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
 
         self.unit = unit
-        self._bar = Progress(TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), TimeRemainingColumn(),
-                             TextColumn("{task.fields[told]}"), console=Console(stderr=True))  # fmt: skip
+        self._bar = Progress(
+            TextColumn("{task.description}"),
+            BarColumn(),
+            TaskProgressColumn(),
+            TimeRemainingColumn(),
+            TextColumn("{task.fields[told]}"),
+            console=Console(stderr=True),
+        )
         self._task = self._bar.add_task(name, total=1.0, told="")
         self._bar.start()
 
@@ -101,7 +107,9 @@ class Board:
         try:
             from torch.utils.tensorboard import SummaryWriter
         except ImportError:
-            raise UserError("TensorBoard events were asked for, and it is not installed; pip install tensorboard") from None
+            raise UserError(
+                "TensorBoard events were asked for, and it is not installed; pip install tensorboard"
+            ) from None
         self.inner, self._writer = inner, SummaryWriter(str(folder))
         self.say, self.move = inner.say, inner.move
 

@@ -22,8 +22,8 @@ BASES = ("steps", "samples", "tokens", "flops", "seconds", "epochs")
 @dataclass(frozen=True)
 class Basis:
     """The budget of a run, in what is held equal between arms. `samples` are images or sequences; `flops` those of
-    training by `arch.flops`; `seconds` those of training steps, with evaluations, probes, checkpoints and, on a GPU, the
-    first steps of a process left out, which compile and record."""
+    training by `arch.flops`; `seconds` those of training steps, with evaluations, probes, checkpoints and, on a GPU,
+    the first steps of a process left out, which compile and record."""
 
     kind: BasisKind
     amount: float
@@ -43,15 +43,15 @@ class Recipe:
     `batch` is the whole batch of a step, over all processes and all `accumulate` parts. With `ramp` it grows: the first
     step takes one part, and over the first `ramp` of the run steps take ever more, up to all of them (`train.ramp`).
     `decay` says which parameters `weight_decay` reaches: `matrices` leaves out biases, norms, layer scales, positions,
-    class tokens and embedding tables. `clip` is the largest norm of a gradient, `ema` the decay of averaged weights, which
-    are then the ones evaluated and saved; 0 turns either off. `precision` auto is bf16 autocast on a GPU and fp32 on a
-    CPU; `compile` auto is on on a GPU, and so is `capture`, which records a step there and replays it as one launch.
-    `deterministic` gives up what is faster and not bit-equal on a GPU.
+    class tokens and embedding tables. `clip` is the largest norm of a gradient, `ema` the decay of averaged weights,
+    which are then the ones evaluated and saved; 0 turns either off. `precision` auto is bf16 autocast on a GPU and fp32
+    on a CPU; `compile` auto is on on a GPU, and so is `capture`, which records a step there and replays it as one
+    launch. `deterministic` gives up what is faster and not bit-equal on a GPU.
 
-    A cadence is a number of steps from 1 on, a fraction of the run below 1 (0.1: ten times), and 0 for never; evaluation
-    happens at the end in any case, the probe also at step 0 and at the end; `probe_detail` and `probe_jacobian` have it
-    look closer (`conditioning.probe`), which takes longer. Training stops where the loss is not finite, or above
-    `explode` times that of a constant guess (0: no such limit)."""
+    A cadence is a number of steps from 1 on, a fraction of the run below 1 (0.1: ten times), and 0 for never;
+    evaluation happens at the end in any case, the probe also at step 0 and at the end; `probe_detail` and
+    `probe_jacobian` have it look closer (`conditioning.probe`), which takes longer. Training stops where the loss is
+    not finite, or above `explode` times that of a constant guess (0: no such limit)."""
 
     batch: int = 128
     basis: Basis = Basis("steps", 1000)
@@ -81,8 +81,18 @@ class Recipe:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "betas", tuple(map(float, self.betas)))
-        for name in ("lr", "eps", "weight_decay", "clip", "ramp", "ema", "explode", "evaluate_every", "probe_every",
-                     "checkpoint_every"):  # fmt: skip
+        for name in (
+            "lr",
+            "eps",
+            "weight_decay",
+            "clip",
+            "ramp",
+            "ema",
+            "explode",
+            "evaluate_every",
+            "probe_every",
+            "checkpoint_every",
+        ):
             object.__setattr__(self, name, float(getattr(self, name)))
         for name in ("batch", "accumulate", "log_every", "probe_samples"):
             _check(name, getattr(self, name), getattr(self, name) >= 1, "a whole number from 1 on")
@@ -95,17 +105,27 @@ class Recipe:
         for name in ("evaluate_every", "probe_every", "checkpoint_every"):
             every = getattr(self, name)
             whole = math.isfinite(every) and (0 <= every < 1 or every == int(every))
-            _check(name, every, every >= 0 and whole, "steps (from 1 on), a fraction of the run (below 1), or 0 for never")
+            _check(
+                name, every, every >= 0 and whole, "steps (from 1 on), a fraction of the run (below 1), or 0 for never"
+            )
         if self.batch % self.accumulate:
             better = max(1, round(self.batch / self.accumulate)) * self.accumulate
-            raise UserError(f"a batch of {self.batch} does not split into {self.accumulate} parts; write batch={better}")
-        _check("ramp", self.ramp, 0 <= self.ramp <= 1, "the fraction of the run in which the batch grows, or 0 for none")
+            raise UserError(
+                f"a batch of {self.batch} does not split into {self.accumulate} parts; write batch={better}"
+            )
+        _check(
+            "ramp", self.ramp, 0 <= self.ramp <= 1, "the fraction of the run in which the batch grows, or 0 for none"
+        )
         if self.ramp and self.accumulate == 1:
-            raise UserError(f"recipe.ramp is {self.ramp} and accumulate 1: a batch grows by parts, and this one has "
-                            "a single part; write accumulate=2 or more, so that a part is what the first step takes")
+            raise UserError(
+                f"recipe.ramp is {self.ramp} and accumulate 1: a batch grows by parts, and this one has "
+                "a single part; write accumulate=2 or more, so that a part is what the first step takes"
+            )
         if self.ramp and self.capture == "on":
-            raise UserError(f"recipe.ramp is {self.ramp} and capture on: a recorded step takes the same batch each time; "
-                            "write capture=auto, or ramp=0")
+            raise UserError(
+                f"recipe.ramp is {self.ramp} and capture on: a recorded step takes the same batch each time; "
+                "write capture=auto, or ramp=0"
+            )
 
     @property
     def rows(self) -> int:

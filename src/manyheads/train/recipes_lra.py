@@ -1,11 +1,11 @@
-"""LRA's five tasks with their published settings (mlpen/Nystromformer; 2102.03902), and a tiny twin of each for a test run.
+"""LRA's five tasks with their published settings (mlpen/Nystromformer; 2102.03902), and a tiny twin of each for a test
+run.
 
     entry = PUBLISHED["listops"]
     RunSpec(entry.arch, to_dict(entry.task), entry.recipe.to_dict(), seed=0)
 
-Published: width 64, 2 layers of 2 heads of 32, MLP 128, 64 landmarks, a convolution of 35 taps, dropout 0.1; AdamW at 1e-4
-without decay or clipping, a straight rise from 1/25 of that and a straight fall to 0, mixed precision.
-"""
+Published: width 64, 2 layers of 2 heads of 32, MLP 128, 64 landmarks, a convolution of 35 taps, dropout 0.1; AdamW at
+1e-4 without decay or clipping, a straight rise from 1/25 of that and a straight fall to 0, mixed precision."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ CYCLING = (0.95, 0.85)  # what PyTorch's OneCycleLR does to AdamW's first beta u
 
 @dataclass(frozen=True)
 class Entry:
-    """A model, a task and a recipe that belong together. `accuracy` has what others published, in per cent, one seed each:
-    `nystromformer` and `softmax` by the authors of the Nyströmformer (2 layers of 2 heads), `original` and `lean` by the
-    first paper (Table 3)."""
+    """A model, a task and a recipe that belong together. `accuracy` has what others published, in per cent, one seed
+    each: `nystromformer` and `softmax` by the authors of the Nyströmformer (2 layers of 2 heads), `original` and `lean`
+    by the first paper (Table 3)."""
 
     arch: Arch
     task: LraTask
@@ -68,13 +68,21 @@ def _published(
 ) -> Entry:
     """An entry. Mixed precision is bfloat16 here and float16 there; `Entry.cycling` also moves the first beta."""
     recipe = Recipe(
-        batch=batch, basis=Basis("steps", steps), lr=1e-4, eps=1e-6, weight_decay=0.0, clip=0.0,
+        batch=batch,
+        basis=Basis("steps", steps),
+        lr=1e-4,
+        eps=1e-6,
+        weight_decay=0.0,
+        clip=0.0,
         schedule=Schedule("linear", warmup=warmup / steps, start=1 / 25, end=1 / 25e4),
-        rates=Rates(dropout=0.1, attention=0.1), evaluate_every=every, checkpoint_every=1000,
-    )  # fmt: skip
+        rates=Rates(dropout=0.1, attention=0.1),
+        evaluate_every=every,
+        checkpoint_every=1000,
+    )
     return Entry(model.make(128), task, recipe, accuracy)
 
 
+# fmt: off
 PUBLISHED: dict[str, Entry] = {
     "listops": _published(ListOps(), paper.LISTOPS, 32, 1000, 5_000, 50,
                           nystromformer=37.15, softmax=37.10, original=36.79, lean=37.13),
@@ -86,19 +94,41 @@ PUBLISHED: dict[str, Entry] = {
                         nystromformer=41.58, softmax=38.20, original=37.2, lean=38.2),
     "pathfinder": _published(Pathfinder(), paper.PATHFINDER, 256, 312, 62_400, 312,
                              nystromformer=70.94, softmax=74.16, original=69.8, lean=69.9),
-}  # fmt: skip
+}
+# fmt: on
 
 
 def _smoke(task: LraTask, steps: int, batch: int, lr: float, landmarks: int, conv: int) -> Entry:
     form = task.form
-    arch = nystromformer(32, 1, 2, 16, 64, vocab=form.vocab, tokens=form.tokens, classes=form.classes, landmarks=landmarks,
-                         conv=conv, pair=form.documents == 2, head_hidden=64)  # fmt: skip
-    recipe = Recipe(batch=batch, basis=Basis("steps", steps), lr=lr, schedule=Schedule("cosine", warmup=0.1),
-                    betas=(0.9, 0.99), weight_decay=0.0, evaluate_every=0.5, log_every=20)  # fmt: skip
+    arch = nystromformer(
+        32,
+        1,
+        2,
+        16,
+        64,
+        vocab=form.vocab,
+        tokens=form.tokens,
+        classes=form.classes,
+        landmarks=landmarks,
+        conv=conv,
+        pair=form.documents == 2,
+        head_hidden=64,
+    )
+    recipe = Recipe(
+        batch=batch,
+        basis=Basis("steps", steps),
+        lr=lr,
+        schedule=Schedule("cosine", warmup=0.1),
+        betas=(0.9, 0.99),
+        weight_decay=0.0,
+        evaluate_every=0.5,
+        log_every=20,
+    )
     return Entry(arch, task, recipe)
 
 
 # Seconds on one core: the same generators at easy settings, trees without nesting, short texts, contours of two dashes.
+# fmt: off
 SMOKE: dict[str, Entry] = {
     "listops": _smoke(ListOps(grammar=Grammar(depth=2, arity=4, shortest=4, longest=6), tokens=8, train=10_000, valid=500,
                               test=500), 250, 64, 3e-3, 4, 0),
@@ -109,4 +139,5 @@ SMOKE: dict[str, Entry] = {
     "image": _smoke(PixelRow(train=2_000, valid=200, test=200), 110, 32, 5e-3, 16, 35),
     "pathfinder": _smoke(Pathfinder(scene=Scene(side=12, contour=2, distractors=1, distractor=2, dash=1, gap=1, apart=6,
                                                 marker=2), train=4_000, valid=500, test=500), 300, 32, 3e-3, 12, 25),
-}  # fmt: skip
+}
+# fmt: on

@@ -23,8 +23,8 @@ CURVES: dict[Kind, tuple[Curve, Curve]] = {
 
 @dataclass(frozen=True)
 class Schedule:
-    """A rise from `start` to 1 over the first `warmup` of a run, then a fall to `end`; all are fractions, of the run and
-    of the recipe's learning rate, so that neither another budget nor another learning rate changes the shape.
+    """A rise from `start` to 1 over the first `warmup` of a run, then a fall to `end`; all are fractions, of the run
+    and of the recipe's learning rate, so that neither another budget nor another learning rate changes the shape.
 
     `beta1 = (high, low)` moves AdamW's first beta against the learning rate, as PyTorch's OneCycleLR does unasked."""
 

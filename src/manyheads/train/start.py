@@ -1,8 +1,8 @@
-"""Fine-tuning: a run that starts from trained weights. They become its checkpoint of step 0, from which `train` goes on,
-so that stopping, resuming and several processes work as ever.
+"""Fine-tuning: a run that starts from trained weights. They become its checkpoint of step 0, from which `train` goes
+on, so that stopping, resuming and several processes work as ever.
 
-A task that fine-tunes says in its field `weights` which ones: their sha256, or `scratch`. `train` has them given to it, or
-finds them in the folders beside the run, and refuses to start from any others."""
+A task that fine-tunes says in its field `weights` which ones: their sha256, or `scratch`. `train` has them given to it,
+or finds them in the folders beside the run, and refuses to start from any others."""
 
 from __future__ import annotations
 
@@ -56,9 +56,9 @@ def check(task: Task, model: Path | str | None) -> None:
 
 
 def started(run: Run, task: Task, ranks: Ranks, model: Path | str | None, say: Callable[[str], None]) -> None:
-    """Have a run whose task names weights begin with these: those in the folder `model`, or in a folder beside the run. One
-    that has begun is left as it is; a task that names none is refused, unless it says `scratch`. The run's folder is held;
-    of several processes the first one writes, and the others wait and fail with it."""
+    """Have a run whose task names weights begin with these: those in the folder `model`, or in a folder beside the run.
+    One that has begun is left as it is; a task that names none is refused, unless it says `scratch`. The run's folder
+    is held; of several processes the first one writes, and the others wait and fail with it."""
     stated = getattr(task, "weights", None)
     if stated in (None, SCRATCH):
         return
@@ -80,16 +80,20 @@ def _first(run: Run, task: Task, stated: str, model: Path | str | None, say: Cal
         named(task)
         source = beside(run, stated)
         if source is None:
-            raise UserError(f"{run.path} starts from weights of sha256 {stated[:12]}, and no folder beside it has these; "
-                            "say where they are: --weights FOLDER (in Python `train(run, weights=FOLDER)`)")
+            raise UserError(
+                f"{run.path} starts from weights of sha256 {stated[:12]}, and no folder beside it has these; "
+                "say where they are: --weights FOLDER (in Python `train(run, weights=FOLDER)`)"
+            )
         _begin(run, source, say)
 
 
 def named(task: Task) -> None:
     """Refuse a task that fine-tunes and does not say what."""
     if getattr(task, "weights", None) == "":
-        raise UserError(f"{type(task).__name__} fine-tunes trained weights, and this task names none; write --weights "
-                        f"FOLDER (in Python weights=weights_digest(FOLDER)), or weights={SCRATCH!r} for random ones")
+        raise UserError(
+            f"{type(task).__name__} fine-tunes trained weights, and this task names none; write --weights "
+            f"FOLDER (in Python weights=weights_digest(FOLDER)), or weights={SCRATCH!r} for random ones"
+        )
 
 
 def beside(run: Run, stated: str) -> Path | None:
@@ -104,8 +108,8 @@ def beside(run: Run, stated: str) -> Path | None:
 def begin(run: Run, model: Path | str) -> None:
     """Give a run that has not begun the weights in the folder `model`; one that has begun is left as it is.
 
-    The run's task states their sha256 as `weights`, so that runs from other weights are other runs. What has another shape
-    or name there, the head, is drawn from the seed. One process calls this, before several train."""
+    The run's task states their sha256 as `weights`, so that runs from other weights are other runs. What has another
+    shape or name there, the head, is drawn from the seed. One process calls this, before several train."""
     with run.locked():
         if run.result is None:
             _begin(run, model, lambda _: None)
@@ -114,8 +118,10 @@ def begin(run: Run, model: Path | str) -> None:
 def _begin(run: Run, model: Path | str, say: Callable[[str], None]) -> None:
     stated, found = run.spec.task.get("weights"), weights_digest(model)
     if stated != found:
-        raise UserError(f"{Path(model) / WEIGHTS} has sha256 {found[:12]}, and the run's task says weights="
-                        f"{str(stated)[:12]!r}; write weights={found!r} there, or give the right model")
+        raise UserError(
+            f"{Path(model) / WEIGHTS} has sha256 {found[:12]}, and the run's task says weights="
+            f"{str(stated)[:12]!r}; write weights={found!r} there, or give the right model"
+        )
     if _begun(run, say):
         return
     for lines in (run.metrics, run.spectra, run.timings):  # of steps whose checkpoints are lost
@@ -143,6 +149,8 @@ def _fill(built: nn.Module, folder: Path) -> None:
     if lacking:
         there = record.load(folder / RECORD)
         shape = tuple(own[lacking[0]].shape)
-        raise UserError(f"{folder} holds a {there.family} model without {lacking[0]} of shape {shape} ({len(lacking)} such "
-                        "tensors); fine-tune a model of the same width, depth and vocabulary")
+        raise UserError(
+            f"{folder} holds a {there.family} model without {lacking[0]} of shape {shape} ({len(lacking)} such "
+            "tensors); fine-tune a model of the same width, depth and vocabulary"
+        )
     built.load_state_dict(own | fits)

@@ -1,4 +1,5 @@
-"""What a run has come to: weights, moments, averages, losses not yet told, steps and seconds. A checkpoint holds it all."""
+"""What a run has come to: weights, moments, averages, losses not yet told, steps and seconds. A checkpoint holds it
+all."""
 
 from __future__ import annotations
 
@@ -47,11 +48,13 @@ class State:
                 lines.flush()
             sizes = checkpoint.Sizes(run.metrics.size(), run.spectra.size(), run.timings.size())
         note = checkpoint.Note(run.id, self.step, self.losses.read_to, elapsed, self.ranks.world, sizes, self.samples)
-        checkpoint.save(run.checkpoints, self.tensors() | {"losses": self.ranks.stack(self.losses.kept)}, note, self.ranks)
+        checkpoint.save(
+            run.checkpoints, self.tensors() | {"losses": self.ranks.stack(self.losses.kept)}, note, self.ranks
+        )
 
     def resume(self, say: Callable[[str], None]) -> float:
-        """Go back to the newest checkpoint, or to the beginning where there is none; the JSON lines too. Gives the elapsed
-        seconds."""
+        """Go back to the newest checkpoint, or to the beginning where there is none; the JSON lines too. Gives the
+        elapsed seconds."""
         run, ranks = self.run, self.ranks
         found = checkpoint.newest(run.checkpoints, run.id, say, ranks)
         if ranks.first:

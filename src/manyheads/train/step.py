@@ -27,17 +27,24 @@ class Step(Protocol):
     """Makes a step and gives its loss."""
 
     def __call__(self, index: int, parts: int = ..., first: int = ...) -> Tensor:
-        """Step number `index`. Where the batch grows, of `parts` parts, the first of which is part `first` of the run."""
+        """Step number `index`. Where the batch grows, of `parts` parts, the first of which is part `first` of the
+        run."""
 
 
 def make_step(
-    model: nn.Module, work: Work, optimizer: torch.optim.Optimizer, recipe: Recipe, ranks: Ranks, seed: int,
+    model: nn.Module,
+    work: Work,
+    optimizer: torch.optim.Optimizer,
+    recipe: Recipe,
+    ranks: Ranks,
+    seed: int,
     average: Average | None = None,
-) -> Step:  # fmt: skip
+) -> Step:
     """The function that makes step number `step` and gives its loss, on the device and not waited for.
 
     It reads the learning rate from the optimizer's tensor; nothing else outside it changes from step to step. Random
-    numbers inside the model are a function of (seed, step, rank, part), so that a resumed run draws what it would have."""
+    numbers inside the model are a function of (seed, step, rank, part), so that a resumed run draws what it would
+    have."""
     half = uses_half(recipe, ranks.device)
     half_stream(model, half)
     caller = wrapped(model, ranks)
@@ -118,7 +125,8 @@ def compile_apart(block: nn.Module) -> None:
 
 @contextmanager
 def _held_back(caller: nn.Module, ranks: Ranks, more: bool) -> Iterator[None]:
-    """Where more parts of the batch follow, gradients stay here: they are summed over the processes with the last part."""
+    """Where more parts of the batch follow, gradients stay here: they are summed over the processes with the last
+    part."""
     if not more or ranks.kind == "none":
         yield
     elif ranks.kind == "ddp":
@@ -152,8 +160,8 @@ def uses_compile(recipe: Recipe, device: torch.device) -> bool:
 
 
 def captures(recipe: Recipe, ranks: Ranks) -> bool:
-    """Whether a step is recorded as one CUDA graph: on one GPU, with whole batches and an optimizer whose numbers, but for
-    the learning rate, stay. Deterministic runs do without: a resumed one would record later than the first did."""
+    """Whether a step is recorded as one CUDA graph: on one GPU, with whole batches and an optimizer whose numbers, but
+    for the learning rate, stay. Deterministic runs do without: a resumed one would record later than the first did."""
     if ranks.device.type != "cuda" or ranks.kind != "none" or recipe.accumulate > 1 or recipe.deterministic:
         return False
     if recipe.schedule.beta1 is not None:
@@ -176,8 +184,12 @@ def numerics(recipe: Recipe, device: torch.device) -> Iterator[None]:
     cuda: Any = torch.backends.cuda
     cudnn: Any = torch.backends.cudnn
     conv = cudnn.conv
-    before = (torch.are_deterministic_algorithms_enabled(), cuda.cudnn_sdp_enabled(), cuda.matmul.fp32_precision,
-              conv.fp32_precision)
+    before = (
+        torch.are_deterministic_algorithms_enabled(),
+        cuda.cudnn_sdp_enabled(),
+        cuda.matmul.fp32_precision,
+        conv.fp32_precision,
+    )
     if recipe.deterministic:
         torch.use_deterministic_algorithms(True)
         cuda.enable_cudnn_sdp(False)

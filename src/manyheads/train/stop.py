@@ -1,5 +1,5 @@
-"""Being asked to stop: SIGTERM, as schedulers send it, and SIGINT. The step is finished and saved, then training ends; how
-it ended badly is written into the run's status."""
+"""Being asked to stop: SIGTERM, as schedulers send it, and SIGINT. The step is finished and saved, then training ends;
+how it ended badly is written into the run's status."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ ASKING = (signal.SIGTERM, signal.SIGINT)
 
 
 class Stopped(Exception):
-    """Training was asked to stop and has saved what it needs to go on. A command exits with `code`, 128 + the signal, as
-    a shell would say it: 143 for SIGTERM, 130 for SIGINT."""
+    """Training was asked to stop and has saved what it needs to go on. A command exits with `code`, 128 + the signal,
+    as a shell would say it: 143 for SIGTERM, 130 for SIGINT."""
 
     def __init__(self, path: Path, step: int, number: int) -> None:
         self.path, self.step, self.code = path, step, 128 + number

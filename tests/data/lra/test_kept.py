@@ -101,7 +101,9 @@ def test_splits_share_nothing_and_other_settings_are_other_sets(tmp_path: Path) 
     made = kept(tmp_path, "listops", trees, SIZES, 0, workers=1)
     texts = {name: {split.one(n)[0].tobytes() for n in range(len(split))} for name, split in made.items()}
     assert sum(map(len, texts.values())) == len(set().union(*texts.values())) == 100
-    places = {place(tmp_path, "listops", *rest)[0] for rest in ((trees, SIZES, 0), (TREES, SIZES, 0), (trees, SIZES, 1))}
+    places = {
+        place(tmp_path, "listops", *rest)[0] for rest in ((trees, SIZES, 0), (TREES, SIZES, 0), (trees, SIZES, 1))
+    }
     assert len(places) == 3
 
 

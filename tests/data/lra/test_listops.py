@@ -129,10 +129,13 @@ def test_what_a_key_gives_has_not_changed_in_this_version() -> None:
 @pytest.mark.parametrize(
     ("settings", "told"),
     [
-        ({"depth": 1}, "Grammar.depth is 1"), ({"arity": 1}, "Grammar.arity is 1"), ({"longest": 3}, "longest is 3"),
-        ({"depth": 2, "arity": 3}, "has trees of 4 to 5 tokens, and shortest=501"), ({"shortest": 3000}, "shortest=3000"),
+        ({"depth": 1}, "Grammar.depth is 1"),
+        ({"arity": 1}, "Grammar.arity is 1"),
+        ({"longest": 3}, "longest is 3"),
+        ({"depth": 2, "arity": 3}, "has trees of 4 to 5 tokens, and shortest=501"),
+        ({"shortest": 3000}, "shortest=3000"),
     ],
-)  # fmt: skip
+)
 def test_a_grammar_without_trees_is_refused(settings: dict[str, int], told: str) -> None:
     with pytest.raises(UserError, match=told):
         Grammar(**settings)

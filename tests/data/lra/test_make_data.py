@@ -26,7 +26,9 @@ def run(*words: str) -> Result:
 
 def test_a_task_finds_the_set_that_the_command_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     settings = ("--set", "depth=3", "--set", "shortest=10", "--set", "longest=40")
-    done = run("listops", "--out", str(tmp_path), "--train", "30", "--valid", "10", "--test", "0", "--show", "2", *settings)
+    done = run(
+        "listops", "--out", str(tmp_path), "--train", "30", "--valid", "10", "--test", "0", "--show", "2", *settings
+    )
     assert done.exit_code == 0
     assert "train        30 samples" in done.stdout
     assert done.stdout.count("[") > 3
@@ -47,8 +49,23 @@ def test_pictures_come_on_a_sheet(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("kind", ["text", "retrieval"])
 def test_texts_can_be_read(kind: str, tmp_path: Path) -> None:
-    done = run(kind, "--out", str(tmp_path), "--train", "4", "--valid", "2", "--test", "2", "--show", "1",
-               "--set", "shortest=20", "--set", "longest=30")  # fmt: skip
+    done = run(
+        kind,
+        "--out",
+        str(tmp_path),
+        "--train",
+        "4",
+        "--valid",
+        "2",
+        "--test",
+        "2",
+        "--show",
+        "1",
+        "--set",
+        "shortest=20",
+        "--set",
+        "longest=30",
+    )
     assert done.exit_code == 0
     assert (" | " in done.stdout) == (kind == "retrieval")
 
@@ -56,11 +73,13 @@ def test_texts_can_be_read(kind: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "told"),
     [
-        (("listop",), "did you mean listops"), (("listops", "--picture", "a.png"), "listops has no pictures"),
-        (("listops", "--set", "deth=3"), "did you mean depth"), (("listops", "--set", "depth=deep"), "write a number"),
+        (("listop",), "did you mean listops"),
+        (("listops", "--picture", "a.png"), "listops has no pictures"),
+        (("listops", "--set", "deth=3"), "did you mean depth"),
+        (("listops", "--set", "depth=deep"), "write a number"),
         (("listops", "--set", "depth=1"), "Grammar.depth is 1"),
     ],
-)  # fmt: skip
+)
 def test_a_mistake_is_one_sentence(words: tuple[str, ...], told: str, tmp_path: Path) -> None:
     with pytest.raises(UserError, match=told):
         run(*words, "--out", str(tmp_path))

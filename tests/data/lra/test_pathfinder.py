@@ -57,8 +57,10 @@ def test_nothing_less_than_following_the_ink_will_do() -> None:
     ink = (PICTURES > 0).sum((1, 2))
     places = np.array([dots(picture) for picture in PICTURES])
     apart = np.linalg.norm(places[:, 0] - places[:, 1], axis=1)
-    best = [max(max(np.mean((given > cut) == LABELS), np.mean((given < cut) == LABELS)) for cut in np.unique(given))
-            for given in (ink, apart)]  # fmt: skip
+    best = [
+        max(max(np.mean((given > cut) == LABELS), np.mean((given < cut) == LABELS)) for cut in np.unique(given))
+        for given in (ink, apart)
+    ]
     assert best[0] < 0.57
     assert best[1] < 0.64  # measured over 2,048: 0.59
 
@@ -80,7 +82,8 @@ def test_a_picture_is_a_function_of_key_and_number() -> None:
 
 
 @pytest.mark.parametrize(
-    "scene", [Scene(contour=6), Scene(contour=9), Scene(side=64, contour=20), Scene(side=16, contour=2, apart=6, dash=1)]
+    "scene",
+    [Scene(contour=6), Scene(contour=9), Scene(side=64, contour=20), Scene(side=16, contour=2, apart=6, dash=1)],
 )
 def test_other_lengths_and_sizes_are_drawn_too(scene: Scene) -> None:
     pictures, labels = draw(0, np.arange(40), scene)
@@ -98,8 +101,8 @@ def test_what_does_not_fit_is_told_instead_of_waited_for() -> None:
 
 
 def test_what_a_key_gives_has_not_changed_in_this_version() -> None:
-    """Kept sets are found by VERSION: whoever changes what a key gives raises it, and this sum (of coarse greys, since the
-    last bit of a distance may differ between machines)."""
+    """Kept sets are found by VERSION: whoever changes what a key gives raises it, and this sum (of coarse greys, since
+    the last bit of a distance may differ between machines)."""
     assert pathfinder.VERSION == 1
     coarse = (PICTURES[:8] >= 128).astype(np.uint8)
     assert hashlib.sha256(coarse.tobytes()).hexdigest()[:8] == "8db4a578"

@@ -73,10 +73,11 @@ def test_a_review_that_is_there_twice_stays_on_one_side(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("line", "told"),
     [
-        (b"1\tno rating\n", "line 2 has 2 columns and begins"), (b"2\t7\ttext\n", "write label"),
+        (b"1\tno rating\n", "line 2 has 2 columns and begins"),
+        (b"2\t7\ttext\n", "write label"),
         (b"1\t7\t\n", "line 2 holds no text"),
     ],
-)  # fmt: skip
+)
 def test_a_wrong_table_is_explained(line: bytes, told: str, tmp_path: Path) -> None:
     (tmp_path / "imdb_train.tsv").write_bytes(b"0\t1\tfine\n" + line)
     with pytest.raises(UserError, match=told):
@@ -121,10 +122,12 @@ def test_pairs_of_papers_are_read_and_a_paper_is_kept_once(folder: str, tmp_path
 @pytest.mark.parametrize(
     ("line", "told"),
     [
-        (b"1\tP1\tP2\tonly one text\n", "line 1 has 4 columns"), (b"yes\tP1\tP2\ta\tb\n", "write label"),
-        (b"1\tP1\tP2\ta\t\n", "paper P2 has no text"), (b"", "is empty"),
+        (b"1\tP1\tP2\tonly one text\n", "line 1 has 4 columns"),
+        (b"yes\tP1\tP2\ta\tb\n", "write label"),
+        (b"1\tP1\tP2\ta\t\n", "paper P2 has no text"),
+        (b"", "is empty"),
     ],
-)  # fmt: skip
+)
 def test_a_wrong_file_of_pairs_is_explained(line: bytes, told: str, tmp_path: Path) -> None:
     (tmp_path / "new_aan_pairs.train.tsv").write_bytes(line)
     with pytest.raises(UserError, match=told):

@@ -29,7 +29,12 @@ def test_plain_text_is_cut_where_it_was_said(
         file.write(TEXT)
     assert list(documents(path, between="blank")) == ["first line\nsecond line", "next one é", "", "last"]
     assert list(documents(path, between="file")) == [TEXT.strip()]
-    assert [line for line in documents(path, between="line") if line] == ["first line", "second line", "next one é", "last"]
+    assert [line for line in documents(path, between="line") if line] == [
+        "first line",
+        "second line",
+        "next one é",
+        "last",
+    ]
     assert list(documents(path, between="next one")) == ["first line\nsecond line", "é\n\n\n\nlast"]
 
 
@@ -44,9 +49,11 @@ def test_json_lines_give_the_named_field(tmp_path: Path) -> None:
     path.write_text("\n".join(json.dumps(row) for row in rows) + "\n\n")
     assert list(documents(path)) == ["one", "", "three"]
     for line, words in [
-        ("{", "line 4 of .* is no JSON"), ('{"body": "x"}', "no field 'text' .it has body"), ("[1]", "it is "),
+        ("{", "line 4 of .* is no JSON"),
+        ('{"body": "x"}', "no field 'text' .it has body"),
+        ("[1]", "it is "),
         ('{"text": 7}', "which is no text"),
-    ]:  # fmt: skip
+    ]:
         (tmp_path / "b.jsonl").write_text("\n".join(json.dumps(row) for row in rows) + f"\n{line}\n")
         with pytest.raises(UserError, match=words):
             list(documents(tmp_path / "b.jsonl"))

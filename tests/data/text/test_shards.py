@@ -82,7 +82,10 @@ def flip(data: bytes) -> bytes:
 
 CASES = {
     "a bit flipped": (damage("shard-000002.bin", flip), r"shard-000002.bin is damaged: .*checksum"),
-    "cut short": (damage("shard-000001.bin", lambda data: data[:-2]), r"shard-000001.bin has \d+ bytes, and its manifest"),
+    "cut short": (
+        damage("shard-000001.bin", lambda data: data[:-2]),
+        r"shard-000001.bin has \d+ bytes, and its manifest",
+    ),
     "missing": (lambda folder: (folder / "shard-000003.bin").unlink(), r"shard-000003.bin is missing"),
     "no manifest": (lambda folder: (folder / "manifest.json").unlink(), "no manifest.json and is unfinished"),
     "manifest cut": (damage("manifest.json", lambda data: data[:-30]), r"manifest.json is damaged"),
@@ -91,7 +94,10 @@ CASES = {
     "another type": (manifest(lambda data: data["shards"][0].update(tokens="7")), "tokens of shard-000000.bin is '7'"),
     "elsewhere": (manifest(lambda data: data["shards"][0].update(file="../x.bin")), "a shard is called"),
     "dtype": (manifest(lambda data: data.update(dtype="object")), "dtype is 'object'"),
-    "id too high": (manifest(lambda data: data.update(vocab=100)), r"has ids up to \d+, and tokenizer stories has 0 to 99"),
+    "id too high": (
+        manifest(lambda data: data.update(vocab=100)),
+        r"has ids up to \d+, and tokenizer stories has 0 to 99",
+    ),
 }
 
 
@@ -122,9 +128,12 @@ def test_a_tokenizer_that_does_not_match_is_told(made: Path) -> None:
 def test_a_corpus_that_is_not_there_says_how_to_make_it(made: Path) -> None:
     (made / "bare").mkdir()
     for name, words in [
-        ("shards:other", "is not at .*other; write it with `manyheads tokenize FILES"), ("tinystory", "did you mean tiny"),
-        ("shards:", "is no corpus"), ("shards:corpus/train", "shards, not splits"), ("shards:bare", "holds no shards"),
-    ]:  # fmt: skip
+        ("shards:other", "is not at .*other; write it with `manyheads tokenize FILES"),
+        ("tinystory", "did you mean tiny"),
+        ("shards:", "is no corpus"),
+        ("shards:corpus/train", "shards, not splits"),
+        ("shards:bare", "holds no shards"),
+    ]:
         with pytest.raises(UserError, match=words):
             corpus(name, made)
     shutil.rmtree(made / "corpus" / "valid")

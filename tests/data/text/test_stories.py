@@ -58,7 +58,14 @@ def test_licence_and_notice_stand_beside_it() -> None:
     licence, notice = (EMBEDDED / "LICENSE").read_text(), (EMBEDDED / "NOTICE").read_text()
     assert licence.startswith("Community Data License Agreement - Sharing - Version 1.0")
     assert [f"Section {i}." in licence for i in range(1, 8)] == [True] * 7
-    for words in ("CDLA-Sharing-1.0", "Eldan", "THESE FILES WERE CHANGED", "1,136,346", "215,789", "https://huggingface.co"):
+    for words in (
+        "CDLA-Sharing-1.0",
+        "Eldan",
+        "THESE FILES WERE CHANGED",
+        "1,136,346",
+        "215,789",
+        "https://huggingface.co",
+    ):
         assert words in notice
     size = sum(path.stat().st_size for path in EMBEDDED.rglob("*") if path.is_file())
     assert size < 1.05e6
@@ -74,6 +81,11 @@ def test_packing_drops_what_is_also_held_out_and_finds_beginnings(tmp_path: Path
             file.write(text)
     pack(tmp_path / "train.txt.xz", tmp_path / "valid.txt.xz", tmp_path / "out", 4, 270)
     names = sorted(str(path.relative_to(tmp_path / "out")) for path in (tmp_path / "out").rglob("*") if path.is_file())
-    assert names == ["tokenizer.json", "train/manifest.json", "train/shard-000000.bin.xz", "valid/manifest.json",
-                     "valid/shard-000000.bin.xz"]  # fmt: skip
+    assert names == [
+        "tokenizer.json",
+        "train/manifest.json",
+        "train/shard-000000.bin.xz",
+        "valid/manifest.json",
+        "valid/shard-000000.bin.xz",
+    ]
     assert re.search(r'"documents": 4', (tmp_path / "out/train/manifest.json").read_text())

@@ -148,9 +148,11 @@ def test_another_tokenization_is_not_written_over_the_first(tmp_path: Path) -> N
     kept = content(out)
     other = learn("bpe", ["Document 1. word word 23456789 0"] * 3, 270)
     for how, words in [
-        ({"words": other}, "finished shards of another tokenizer"), ({"separator": "\n"}, "other separator"),
-        ({"between": "blank"}, "other between"), ({"path": written(tmp_path, 41, "b.txt")}, "other sources"),
-    ]:  # fmt: skip
+        ({"words": other}, "finished shards of another tokenizer"),
+        ({"separator": "\n"}, "other separator"),
+        ({"between": "blank"}, "other between"),
+        ({"path": written(tmp_path, 41, "b.txt")}, "other sources"),
+    ]:
         with pytest.raises(UserError, match=words):
             make(**{"path": path, "out": out} | how)  # type: ignore[arg-type]
     assert content(out) == kept
@@ -183,8 +185,15 @@ def test_ids_that_the_tokenizer_does_not_have_are_refused(tmp_path: Path) -> Non
 
 
 def test_a_large_vocabulary_takes_four_bytes(tmp_path: Path) -> None:
-    data = {"model": {"type": "WordLevel", "vocab": {f"w{i}": i for i in range(70_000)} | {"</s>": 70_000},
-                      "unk_token": "w0"}, "added_tokens": [], "pre_tokenizer": {"type": "WhitespaceSplit"}}  # fmt: skip
+    data = {
+        "model": {
+            "type": "WordLevel",
+            "vocab": {f"w{i}": i for i in range(70_000)} | {"</s>": 70_000},
+            "unk_token": "w0",
+        },
+        "added_tokens": [],
+        "pre_tokenizer": {"type": "WhitespaceSplit"},
+    }
     usual = {"version": "1.0", "normalizer": None, "post_processor": None, "decoder": None}
     words = parse(json.dumps(usual | data), "many")
     (tmp_path / "a.txt").write_text("w7 w69999")

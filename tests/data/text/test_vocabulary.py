@@ -49,7 +49,10 @@ def test_gpt2s_files_give_gpt2s_tokenizer(tmp_path: Path) -> None:
     trained = learn("bpe", [STORY, *TEXTS], 300)
     model = json.loads(trained.text)["model"]
     vocab, merges = json.dumps(model["vocab"]), "#version: 0.2\n" + "\n".join(model["merges"]) + "\n"
-    for folder, names in (("tokenizers", ("encoder.json", "vocab.bpe")), ("tokenizers/gpt2", ("vocab.json", "merges.txt"))):
+    for folder, names in (
+        ("tokenizers", ("encoder.json", "vocab.bpe")),
+        ("tokenizers/gpt2", ("vocab.json", "merges.txt")),
+    ):
         (tmp_path / folder).mkdir(parents=True, exist_ok=True)
         for name, content in zip(names, (vocab, merges), strict=True):
             (tmp_path / folder / name).write_text(content, encoding="utf-8")
@@ -63,7 +66,18 @@ def test_gpt2s_files_give_gpt2s_tokenizer(tmp_path: Path) -> None:
 
 def test_berts_word_pieces_are_those_of_the_package(tmp_path: Path) -> None:
     tokenizers = pytest.importorskip("tokenizers", reason="tokenizers is in the dev extra")
-    pieces = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *"abcdefghijklmnopqrstuvwxyz.,!", "##s", "##ed", "play", "cafe"]
+    pieces = [
+        "[PAD]",
+        "[UNK]",
+        "[CLS]",
+        "[SEP]",
+        "[MASK]",
+        *"abcdefghijklmnopqrstuvwxyz.,!",
+        "##s",
+        "##ed",
+        "play",
+        "cafe",
+    ]
     pieces += [f"##{letter}" for letter in "acdeilnprtuvy"]
     path = tmp_path / "bert-base-uncased-vocab.txt"
     path.write_text("\n".join(pieces), encoding="utf-8")
@@ -98,10 +112,12 @@ def test_mistakes_are_told(tmp_path: Path) -> None:
     (tmp_path / "vocab.txt").write_text("a\nb\n")
     (tmp_path / "empty").mkdir()
     for name, words in [
-        ("storys", "did you mean stories"), ("gpt2", r"gpt2 is not at .*tokenizers/gpt2.*encoder.json"),
-        (str(tmp_path / "tokenizer.json"), "no model with a vocabulary"), (str(tmp_path / "vocab.txt"), r"no \[UNK\]"),
+        ("storys", "did you mean stories"),
+        ("gpt2", r"gpt2 is not at .*tokenizers/gpt2.*encoder.json"),
+        (str(tmp_path / "tokenizer.json"), "no model with a vocabulary"),
+        (str(tmp_path / "vocab.txt"), r"no \[UNK\]"),
         (str(tmp_path / "empty"), "holds no tokenizer"),
-    ]:  # fmt: skip
+    ]:
         with pytest.raises(UserError, match=words):
             load(name, tmp_path)
     with pytest.raises(UserError, match="id 300 is none of tokenizer bytes"):

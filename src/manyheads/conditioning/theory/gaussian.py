@@ -1,9 +1,8 @@
 """What kappa should be for a block of independent Gaussian entries, for one shape or a million at once.
 
-With n = max(tokens, inner), p = min(tokens, inner) and nu = n - p the answer is *not* monotone in heads: kappa grows with
-inner until inner = tokens, where it is about 4.65 tokens, and only then falls towards 1. E kappa is infinite at the peak
-(its tail falls as x^-(nu+1)), so everything here is about log kappa.
-"""
+With n = max(tokens, inner), p = min(tokens, inner) and nu = n - p the answer is *not* monotone in heads: kappa grows
+with inner until inner = tokens, where it is about 4.65 tokens, and only then falls towards 1. E kappa is infinite at
+the peak (its tail falls as x^-(nu+1)), so everything here is about log kappa."""
 
 from __future__ import annotations
 
@@ -18,17 +17,51 @@ Number = TypeVar("Number", float, Array)
 # Tracy-Widom distribution of real matrices: mean and variance.
 TW_MEAN, TW_VARIANCE = -1.2065335745820, 1.6077810345810
 
-# Near-square shapes have a hard edge: sigma_min^2 (n + p)/2 tends to a law of nu alone. Mean and standard deviation of half
-# its log; nu = 0 (Edelman 1988: E log kappa = log n + 1.537) and the mean at nu = 1 (an exponential law) are exact, the
-# others are from 110,000 samples of the bidiagonal model each, +-0.002. HARD_SHIFT / p is what small p adds.
-HARD_MEAN = np.array([
-    -0.8439, 0.0580, 0.505, 0.8015, 1.027, 1.208, 1.359, 1.491, 1.605, 1.708, 1.801, 1.886, 1.964, 2.035, 2.102,
-    2.166, 2.2245,
-])  # fmt: skip
-HARD_SPREAD = np.array([
-    1.118, 0.640, 0.474, 0.387, 0.332, 0.294, 0.264, 0.2415, 0.2225, 0.2085, 0.195, 0.185, 0.174, 0.166, 0.159,
-    0.153, 0.147,
-])  # fmt: skip
+# Near-square shapes have a hard edge: sigma_min^2 (n + p)/2 tends to a law of nu alone. Mean and standard deviation of
+# half its log; nu = 0 (Edelman 1988: E log kappa = log n + 1.537) and the mean at nu = 1 (an exponential law) are
+# exact, the others are from 110,000 samples of the bidiagonal model each, +-0.002. HARD_SHIFT / p is what small p adds.
+HARD_MEAN = np.array(
+    [
+        -0.8439,
+        0.0580,
+        0.505,
+        0.8015,
+        1.027,
+        1.208,
+        1.359,
+        1.491,
+        1.605,
+        1.708,
+        1.801,
+        1.886,
+        1.964,
+        2.035,
+        2.102,
+        2.166,
+        2.2245,
+    ]
+)
+HARD_SPREAD = np.array(
+    [
+        1.118,
+        0.640,
+        0.474,
+        0.387,
+        0.332,
+        0.294,
+        0.264,
+        0.2415,
+        0.2225,
+        0.2085,
+        0.195,
+        0.185,
+        0.174,
+        0.166,
+        0.159,
+        0.153,
+        0.147,
+    ]
+)
 HARD_SHIFT = 0.3
 
 
@@ -46,9 +79,10 @@ def gaussian_log_kappa(tokens: ArrayLike, inner: ArrayLike) -> LogKappa[Array]: 
 def gaussian_log_kappa(tokens: ArrayLike, inner: ArrayLike) -> LogKappa[float] | LogKappa[Array]:
     """E log kappa and its spread for Gaussian blocks of tokens x inner: two numbers, or arrays of the broadcast shape.
 
-    The largest singular value is at the Tracy-Widom corrected edge (Johnstone 2001; constants of Ma, Bernoulli 18, 2012),
-    the smallest at its own soft edge, or in the table of the hard edge where |tokens - inner| <= 16. The mean is within
-    0.03 of samples, or within their error, for every shape tried from 2 x 1 to 512 x 8192; the spread within 15 %."""
+    The largest singular value is at the Tracy-Widom corrected edge (Johnstone 2001; constants of Ma, Bernoulli 18,
+    2012), the smallest at its own soft edge, or in the table of the hard edge where |tokens - inner| <= 16. The mean is
+    within 0.03 of samples, or within their error, for every shape tried from 2 x 1 to 512 x 8192; the spread within 15
+    %."""
     n, p = _sides(tokens, inner)
     a, b = np.sqrt(n - 0.5), np.sqrt(p - 0.5)
     upper = (1 / a + 1 / b) ** (1 / 3) / (a + b)  # scale of log lambda_max
@@ -71,8 +105,8 @@ def gaussian_log_kappa(tokens: ArrayLike, inner: ArrayLike) -> LogKappa[float] |
 
 
 def gaussian_edge(tokens: ArrayLike, inner: ArrayLike) -> Array:
-    """kappa at the Marchenko-Pastur edges, (sqrt n + sqrt p) / (sqrt n - sqrt p): Eq. 6 of the first paper, which writes it
-    for inner > tokens. Infinite where they are equal, a few percent high elsewhere."""
+    """kappa at the Marchenko-Pastur edges, (sqrt n + sqrt p) / (sqrt n - sqrt p): Eq. 6 of the first paper, which
+    writes it for inner > tokens. Infinite where they are equal, a few percent high elsewhere."""
     n, p = _sides(tokens, inner)
     gap = np.sqrt(n) - np.sqrt(p)
     return np.asarray(np.where(gap > 0, (np.sqrt(n) + np.sqrt(p)) / np.where(gap > 0, gap, 1.0), np.inf))

@@ -1,8 +1,9 @@
 """What rank per head can and cannot reach: closed forms around the second paper (2407.16153), for its smallest task.
 
-The task: two orthonormal tokens x_1, x_2 and a query y uniform on the sphere of `dim` dimensions; the target is the token
-nearer to y. With w = x_1 - x_2 it is (x_1 + x_2)/2 + sgn(w y) w/2, so the question is how well functions of projections on
-`rank` dimensions approximate a sign. Errors are mean squared distances: 0 is perfect, 1/2 is guessing the midpoint.
+The task: two orthonormal tokens x_1, x_2 and a query y uniform on the sphere of `dim` dimensions; the target is the
+token nearer to y. With w = x_1 - x_2 it is (x_1 + x_2)/2 + sgn(w y) w/2, so the question is how well functions of
+projections on `rank` dimensions approximate a sign. Errors are mean squared distances: 0 is perfect, 1/2 is guessing
+the midpoint.
 
 Formulas marked [derived] are this project's own, checked against samples in the tests; [paper] are the paper's.
 """
@@ -25,9 +26,15 @@ def sign_coefficient(dim: int, degree: int) -> float:
         return 0.0
     half, order = (degree - 1) // 2, degree + (dim - 3) / 2
     log = (
-        math.lgamma(dim / 2) - math.log(math.pi) / 2 - (degree - 1) * math.log(2) - math.lgamma(degree + (dim - 1) / 2)
-        + math.lgamma(degree) + math.lgamma(order + 1) - math.lgamma(half + 1) - math.lgamma(order - half + 1)
-    )  # fmt: skip
+        math.lgamma(dim / 2)
+        - math.log(math.pi) / 2
+        - (degree - 1) * math.log(2)
+        - math.lgamma(degree + (dim - 1) / 2)
+        + math.lgamma(degree)
+        + math.lgamma(order + 1)
+        - math.lgamma(half + 1)
+        - math.lgamma(order - half + 1)
+    )
     return math.exp(log) if half % 2 == 0 else -math.exp(log)
 
 
@@ -61,18 +68,18 @@ def heads_for_degree(dim: int, degree: int, rank: int = 1) -> float:
 def one_head(coverage: ArrayLike, *, hard: bool = False) -> Array:
     """Error of one head whose rank covers a share of the score's variance: rank / dim for isotropic tokens [derived].
 
-    The best soft head has (1 - (2/pi) asin f) / 2; one that takes the larger score has (1 - ((2/pi) asin sqrt f)^2) / 2.
-    With `rank_coverage` for f it is the retrieval floor of anisotropic tokens, up to 20 % low where variances fall as
-    1/i^2."""
+    The best soft head has (1 - (2/pi) asin f) / 2; one that takes the larger score has (1 - ((2/pi) asin sqrt f)^2) /
+    2. With `rank_coverage` for f it is the retrieval floor of anisotropic tokens, up to 20 % low where variances fall
+    as 1/i^2."""
     share = np.asarray(coverage, float)
     kept = (2 / np.pi * np.arcsin(np.sqrt(share))) ** 2 if hard else 2 / np.pi * np.arcsin(share)
     return np.asarray((1 - kept) / 2)
 
 
 def rank_coverage(variances: ArrayLike, rank: int) -> float:
-    """Share of the total in the `rank` largest of `variances`: why a head_dim far below the width is enough where spectra
-    decay. The variances are those of the score, direction by direction: v^2 where query and key are both tokens of
-    variance v (self-attention), v where one of them is isotropic."""
+    """Share of the total in the `rank` largest of `variances`: why a head_dim far below the width is enough where
+    spectra decay. The variances are those of the score, direction by direction: v^2 where query and key are both tokens
+    of variance v (self-attention), v where one of them is isotropic."""
     ordered = np.sort(np.asarray(variances, float))[::-1]
     total = ordered.sum()
     return float(ordered[:rank].sum() / total) if total > 0 else 1.0
@@ -87,14 +94,15 @@ def splitting_floor(heads: ArrayLike) -> Array:
 
 def majority_vote(dim: ArrayLike, heads: ArrayLike) -> Array:
     """Error when rank-1 heads with q = k vote and a second layer counts [derived]: the vote is wrong with probability
-    (1/pi) atan((pi/2) sqrt(dim / heads)), and a wrong one costs 2. Heads grow as dim, where one layer needs dim^3 / 6."""
+    (1/pi) atan((pi/2) sqrt(dim / heads)), and a wrong one costs 2. Heads grow as dim, where one layer needs dim^3 /
+    6."""
     ratio = np.asarray(dim, float) / np.asarray(heads, float)
     return np.asarray(2 / np.pi * np.arctan(np.pi / 2 * np.sqrt(ratio)))
 
 
 def rank_one_overlaps(queries: Array, keys: Array) -> tuple[Array, Array]:
-    """C and b for hard rank-1 heads with unit rows q_h and k_h: C_gh is the chance that two heads choose the same token,
-    1/2 + (2/pi^2) asin(q_g q_h) asin(k_g k_h), and b_h the chance that a head chooses the right one [paper]."""
+    """C and b for hard rank-1 heads with unit rows q_h and k_h: C_gh is the chance that two heads choose the same
+    token, 1/2 + (2/pi^2) asin(q_g q_h) asin(k_g k_h), and b_h the chance that a head chooses the right one [paper]."""
     dim = queries.shape[1]
     same = 0.5 + 2 / np.pi**2 * np.arcsin(_cosines(queries, queries)) * np.arcsin(_cosines(keys, keys))
     cosine = np.clip(np.sum(queries * keys, axis=1), -1.0, 1.0)

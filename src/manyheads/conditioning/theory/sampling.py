@@ -11,8 +11,8 @@ Array = NDArray[np.float64]
 def sample_kappa(tokens: int, inner: int, samples: int, seed: int = 0) -> Array:
     """kappa of `samples` Gaussian blocks of tokens x inner, drawn exactly.
 
-    A Gaussian n x p block (n >= p) has the singular values of a p x p bidiagonal matrix whose diagonal is
-    chi_n, chi_(n-1), ... and whose other diagonal is chi_(p-1), ..., chi_1, all independent (Dumitriu and Edelman, J. Math.
+    A Gaussian n x p block (n >= p) has the singular values of a p x p bidiagonal matrix whose diagonal is chi_n,
+    chi_(n-1), ... and whose other diagonal is chi_(p-1), ..., chi_1, all independent (Dumitriu and Edelman, J. Math.
     Phys. 43, 2002): 2p numbers in place of np. The extreme values are found by bisection, all samples at once."""
     n, p = max(tokens, inner), min(tokens, inner)
     draw = np.random.default_rng(seed)

@@ -1,13 +1,14 @@
-"""What kappa should be for softmax attention at initialisation, where the heads are far from independent Gaussian blocks.
+"""What kappa should be for softmax attention at initialisation, where the heads are far from independent Gaussian
+blocks.
 
 To first order in the logits every head is its token mean plus a product of Gaussian matrices,
     A_h = 1 vbar^T + (1 / (tokens sqrt(head_dim))) C q_h (k_h^T C v_h),     C removes the token mean.
-The mean is one large singular value: raw kappa is mostly about it. The rest, the bulk, has tokens, width and inner (twice)
-as its sizes, and all heads read the same tokens: with ever more heads kappa stops at that of the tokens, not at 1.
+The mean is one large singular value: raw kappa is mostly about it. The rest, the bulk, has tokens, width and inner
+(twice) as its sizes, and all heads read the same tokens: with ever more heads kappa stops at that of the tokens, not at
+1.
 
-Derived for this project and checked against samples (`docs/theory.md`): within 10 % for near-uniform attention and tokens
-well below width and inner. Trained models are outside of it.
-"""
+Derived for this project and checked against samples (`docs/theory.md`): within 10 % for near-uniform attention and
+tokens well below width and inner. Trained models are outside of it."""
 
 from __future__ import annotations
 
@@ -25,7 +26,8 @@ def logit_std(width: ArrayLike, weight_std: ArrayLike) -> Array:
 def mean_energy(logit_std: ArrayLike, ratio: ArrayLike = 0.0) -> Array:
     """Fraction of the energy of the heads' output in its token mean, 1 / (e^(s^2) + s^2 ratio), ratio = tokens / width.
 
-    e^(-s^2) is what independent keys and values give; both are read from the same tokens, and that adds the other term."""
+    e^(-s^2) is what independent keys and values give; both are read from the same tokens, and that adds the other
+    term."""
     square = np.square(np.asarray(logit_std, float))
     return np.asarray(1 / (np.exp(square) + square * np.asarray(ratio, float)))
 

@@ -1,9 +1,8 @@
 """IMDB reviews (Maas et al. 2011) as bytes: the official folder, or two tables of tab-separated values.
 
-LRA takes the test set for validation, and so picks its checkpoint on it. Here a tenth of the training reviews is held out:
-those whose text has a hash below 1/10, so that the same review, however it is stored and even if it is there twice, is
-always on the same side.
-"""
+LRA takes the test set for validation, and so picks its checkpoint on it. Here a tenth of the training reviews is held
+out: those whose text has a hash below 1/10, so that the same review, however it is stored and even if it is there
+twice, is always on the same side."""
 
 from __future__ import annotations
 
@@ -22,7 +21,14 @@ from .sequences import Sequences, joined
 CLASSES = ("neg", "pos")
 HELD = 0.1  # share of the training texts that validation takes
 SOURCE = "https://ai.stanford.edu/~amaas/data/sentiment (aclImdb_v1.tar.gz, unpacked)"
-PLACES = ("aclImdb", "imdb/aclImdb", "imdb/imdb_train.tsv.xz", "imdb/imdb_train.tsv", "imdb_train.tsv.xz", "imdb_train.tsv")
+PLACES = (
+    "aclImdb",
+    "imdb/aclImdb",
+    "imdb/imdb_train.tsv.xz",
+    "imdb/imdb_train.tsv",
+    "imdb_train.tsv.xz",
+    "imdb_train.tsv",
+)
 Texts = list[tuple[int, bytes]]
 
 
@@ -52,8 +58,10 @@ def _folder(folder: Path) -> Texts:
     for label, name in enumerate(CLASSES):
         files = sorted((folder / name).glob("*.txt"))
         if not files:
-            raise UserError(f"{folder / name} has no *.txt; unpack aclImdb_v1.tar.gz again: it has train and test, "
-                            "each with neg and pos")
+            raise UserError(
+                f"{folder / name} has no *.txt; unpack aclImdb_v1.tar.gz again: it has train and test, "
+                "each with neg and pos"
+            )
         out += [(label, _some(file.read_bytes(), file)) for file in files]
     return out
 
@@ -69,8 +77,10 @@ def _table(path: Path) -> Texts:
     for number, line in enumerate(lines, 1):
         cells = line.split(b"\t")
         if len(cells) != 3 or cells[0] not in (b"0", b"1"):
-            raise UserError(f"{path}, line {number} has {len(cells)} columns and begins {line[:20]!r}; write label (0 or "
-                            "1), rating and text, with tabs between them")
+            raise UserError(
+                f"{path}, line {number} has {len(cells)} columns and begins {line[:20]!r}; write label (0 or "
+                "1), rating and text, with tabs between them"
+            )
         out.append((int(cells[0]), _some(cells[2], f"{path}, line {number}")))
     if not out:
         raise UserError(f"{path} is empty; put a fresh copy in its place")

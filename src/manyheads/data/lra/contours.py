@@ -1,9 +1,8 @@
 """Dashed contours that keep clear of one another, grown in many pictures at once. A point is a complex number, x + iy.
 
 Each contour of a picture has a map of its own, two cells a pixel, of where its next dash may not lie: outside, near
-another contour, or near itself but for its last dash. A dash is tried in several directions, and one that leaves room for
-a next dash is preferred; a picture in which none fits is given up.
-"""
+another contour, or near itself but for its last dash. A dash is tried in several directions, and one that leaves room
+for a next dash is preferred; a picture in which none fits is given up."""
 
 from __future__ import annotations
 
@@ -42,8 +41,8 @@ class Pen:
 
 @dataclass
 class Maps:
-    """Where there is no room: for each kind of contour a map of every picture, a bit a cell in words of 64, with a rim so
-    that no stamp reaches out of it."""
+    """Where there is no room: for each kind of contour a map of every picture, a bit a cell in words of 64, with a rim
+    so that no stamp reaches out of it."""
 
     pen: Pen
     blocked: list[UInt64[np.ndarray, "pictures rows words"]]
@@ -126,8 +125,9 @@ def _turns(pen: Pen) -> Complex[np.ndarray, " turns"]:
 
 @dataclass
 class Contours:
-    """Dashes of some contours of each picture, as far as they have grown: `dashes[:, kind, i]` is the start and end of the
-    ith; `heading` the direction of the last one. `number` decides what is drawn, `row` is whatever the caller says."""
+    """Dashes of some contours of each picture, as far as they have grown: `dashes[:, kind, i]` is the start and end of
+    the ith; `heading` the direction of the last one. `number` decides what is drawn, `row` is whatever the caller
+    says."""
 
     row: Indices
     number: Indices
@@ -146,8 +146,14 @@ class Contours:
         if which.all():
             return self
         shared = self.map is not None
-        return Contours(self.row[which], self.number[which], self.dashes[which], self.heading[which],
-                        self.maps if shared else self.maps.only(which), self.pictures[which] if shared else None)
+        return Contours(
+            self.row[which],
+            self.number[which],
+            self.dashes[which],
+            self.heading[which],
+            self.maps if shared else self.maps.only(which),
+            self.pictures[which] if shared else None,
+        )
 
     def fits(self, kind: int, at: int) -> Which:
         """Whether there is room for a dash that is already there."""

@@ -77,13 +77,19 @@ def place(root: Path, kind: str, setting: Any, sizes: Mapping[str, int], seed: i
 
 
 def kept(
-    root: Path, kind: str, setting: Any, sizes: Mapping[str, int], seed: int, *, workers: int = 2,
+    root: Path,
+    kind: str,
+    setting: Any,
+    sizes: Mapping[str, int],
+    seed: int,
+    *,
+    workers: int = 2,
     progress: Progress | None = None,
-) -> dict[str, Sequences]:  # fmt: skip
+) -> dict[str, Sequences]:
     """The splits of a set, `sizes` samples each, from the disk; what is not there yet is made first.
 
-    Sample n of a split is a function of (seed, split, n): splits never share samples but by chance, and a larger set starts
-    with the smaller one. Files that an interrupted process left complete are not made again."""
+    Sample n of a split is a function of (seed, split, n): splits never share samples but by chance, and a larger set
+    starts with the smaller one. Files that an interrupted process left complete are not made again."""
     folder, made = place(root, kind, setting, sizes, seed)
     if pack.manifest(folder) is None:
         with pack.alone(folder):
@@ -100,10 +106,17 @@ def _make(
 ) -> dict[str, list[dict[str, Any]]]:
     """All files of a set, those that are missing made by `workers` processes; gives the manifest's lines."""
     jobs = [
-        Job(folder / f"{split}-{start // SHARD:05d}.seq", made["kind"], setting, key(made["seed"], split), start,
-            min(size, start + SHARD))
-        for split, size in made["sizes"].items() for start in range(0, size, SHARD)
-    ]  # fmt: skip
+        Job(
+            folder / f"{split}-{start // SHARD:05d}.seq",
+            made["kind"],
+            setting,
+            key(made["seed"], split),
+            start,
+            min(size, start + SHARD),
+        )
+        for split, size in made["sizes"].items()
+        for start in range(0, size, SHARD)
+    ]
     total = sum(made["sizes"].values())
 
     def look() -> None:

@@ -20,7 +20,15 @@ from ..draws import GAMMA, ROUNDS, bits
 from .sequences import Indices, Sequences, joined, packed
 
 VERSION = 1  # of what `sample` gives for a key; kept sets of another version are not read
-TOKENS = ("", *"0123456789", "[MIN", "[MAX", "[MED", "[SM", "]")  # 0 stands for nothing: padding is masked, never looked up
+TOKENS = (
+    "",
+    *"0123456789",
+    "[MIN",
+    "[MAX",
+    "[MED",
+    "[SM",
+    "]",
+)  # 0 stands for nothing: padding is masked, never looked up
 DIGIT, OPERATOR, CLOSE = 1, 11, 15
 CLASSES, VOCAB = 10, len(TOKENS)
 TRIALS = 5_000  # trees grown for one sample before it is given up; LRA's limits need 3
@@ -30,9 +38,9 @@ Nodes = Int[np.ndarray, " nodes"]
 
 @dataclass(frozen=True)
 class Grammar:
-    """Which trees there are. A node less than `depth` deep (the root is 1 deep) is an operator one time in four, with 2 to
-    `arity` arguments, else a digit; a tree is kept when it has `shortest` to `longest` tokens. The defaults are LRA's:
-    more than 500 and fewer than 2,000 tokens, brackets counted."""
+    """Which trees there are. A node less than `depth` deep (the root is 1 deep) is an operator one time in four, with 2
+    to `arity` arguments, else a digit; a tree is kept when it has `shortest` to `longest` tokens. The defaults are
+    LRA's: more than 500 and fewer than 2,000 tokens, brackets counted."""
 
     depth: int = 10
     arity: int = 10
@@ -51,14 +59,16 @@ class Grammar:
             if most > self.longest:
                 break
         if self.shortest > min(self.longest, most):
-            raise UserError(f"Grammar(depth={self.depth}, arity={self.arity}) has trees of 4 to {min(self.longest, most):,}"
-                            f" tokens, and shortest={self.shortest}; write at most that")
+            raise UserError(
+                f"Grammar(depth={self.depth}, arity={self.arity}) has trees of 4 to {min(self.longest, most):,}"
+                f" tokens, and shortest={self.shortest}; write at most that"
+            )
 
 
 @dataclass(frozen=True)
 class Level:
-    """The nodes of one depth, over all trees. `parent` counts the operators of the level above; children of one operator
-    stand side by side, in its order. `arity` is 0 for a digit."""
+    """The nodes of one depth, over all trees. `parent` counts the operators of the level above; children of one
+    operator stand side by side, in its order. `arity` is 0 for a digit."""
 
     tree: Nodes
     parent: Nodes
@@ -77,7 +87,9 @@ def sample(key: int, numbers: Indices, grammar: Grammar) -> Sequences:
     found: list[tuple[Indices, Sequences]] = []
     trial, width = 0, max(1, min(8, 2048 // len(numbers)))  # trees of a sample tried at once: makes no difference
     while len(left):
-        tried = np.repeat(numbers[left] * np.int64(1 << 20), width) + np.tile(np.arange(trial, trial + width), len(left))
+        tried = np.repeat(numbers[left] * np.int64(1 << 20), width) + np.tile(
+            np.arange(trial, trial + width), len(left)
+        )
         levels, tokens = _grow(bits(key, tried, 1)[:, 0], grammar)
         good = ((tokens >= grammar.shortest) & (tokens <= grammar.longest)).reshape(-1, width)
         first = good.argmax(1) + np.arange(len(left)) * width
@@ -86,14 +98,16 @@ def sample(key: int, numbers: Indices, grammar: Grammar) -> Sequences:
             found.append((left[done], _written(_only(levels, first[done], len(tokens)), tokens[first[done]])))
         left, trial = left[~done], trial + width
         if trial > TRIALS and len(left):
-            raise UserError(f"{grammar} grew no tree of {grammar.shortest} to {grammar.longest} tokens, {TRIALS:,} times; "
-                            "write wider limits, or more arguments")
+            raise UserError(
+                f"{grammar} grew no tree of {grammar.shortest} to {grammar.longest} tokens, {TRIALS:,} times; "
+                "write wider limits, or more arguments"
+            )
     return packed([part for _, part in found]).at(np.argsort(np.concatenate([place for place, _ in found])))
 
 
 def _grow(roots: UInt64[np.ndarray, " trees"], grammar: Grammar) -> tuple[list[Level], Int[np.ndarray, " trees"]]:
-    """Trees with an operator as root (a single digit is never long enough), and their tokens. One that is about to become
-    too long stops growing, and counts as too long."""
+    """Trees with an operator as root (a single digit is never long enough), and their tokens. One that is about to
+    become too long stops growing, and counts as too long."""
     tokens = np.zeros(len(roots), np.int64)
     tree, parent, word = np.arange(len(roots)), np.arange(len(roots)), roots
     levels = []
@@ -104,7 +118,9 @@ def _grow(roots: UInt64[np.ndarray, " trees"], grammar: Grammar) -> tuple[list[L
             arity[operator] = 2 + _field(word[operator], 20, grammar.arity - 1)
             tokens += np.bincount(tree[operator], minlength=len(tokens))
         tokens += np.bincount(tree, minlength=len(tokens))
-        wanted = tokens + np.bincount(tree, arity, minlength=len(tokens)).astype(np.int64)  # a child is a token, at least
+        wanted = tokens + np.bincount(tree, arity, minlength=len(tokens)).astype(
+            np.int64
+        )  # a child is a token, at least
         over = wanted > grammar.longest
         tokens[over] = wanted[over]
         arity[over[tree]] = 0
@@ -163,7 +179,8 @@ def _written(levels: list[Level], tokens: Int[np.ndarray, " trees"]) -> Sequence
 
 
 def _values(operator: Nodes, values: Nodes, first: Nodes, counts: Nodes) -> Nodes:
-    """What each operator makes of its arguments, `counts` of them from `first` on; a median between two is rounded down."""
+    """What each operator makes of its arguments, `counts` of them from `first` on; a median between two is rounded
+    down."""
     sums = np.add.reduceat(values, first) % 10
     out = np.choose(operator, (np.minimum.reduceat(values, first), np.maximum.reduceat(values, first), sums, sums))
     medians = np.flatnonzero(operator == 2)

@@ -1,8 +1,8 @@
-"""Sets of sequences on disk: files of a few thousand samples each, mapped into memory, and a manifest that is written last.
+"""Sets of sequences on disk: files of a few thousand samples each, mapped into memory, and a manifest that is written
+last.
 
-A file is a header (magic, samples, documents of a sample, bytes, CRC-32 of all that follows), then labels and lengths as
-little-endian uint32, then the bytes of all documents, one behind the other.
-"""
+A file is a header (magic, samples, documents of a sample, bytes, CRC-32 of all that follows), then labels and lengths
+as little-endian uint32, then the bytes of all documents, one behind the other."""
 
 from __future__ import annotations
 
@@ -62,12 +62,15 @@ def replaced(path: Path) -> Iterator[Any]:
                 os.unlink(file.name)
                 raise
     except OSError as error:
-        raise UserError(f"{path} cannot be written ({error.strerror or error}); name another folder, with room, as --out "
-                        "or as MANYHEADS_DATA") from None
+        raise UserError(
+            f"{path} cannot be written ({error.strerror or error}); name another folder, with room, as --out "
+            "or as MANYHEADS_DATA"
+        ) from None
 
 
 def read(path: Path, told: dict[str, Any] | None = None) -> Sequences:
-    """The samples of one file, mapped into memory; checked against its own sum and, if given, its line of the manifest."""
+    """The samples of one file, mapped into memory; checked against its own sum and, if given, its line of the
+    manifest."""
     try:
         size = path.stat().st_size
         with path.open("rb") as file:
@@ -80,7 +83,9 @@ def read(path: Path, told: dict[str, Any] | None = None) -> Sequences:
     numbers = samples * (1 + documents)
     whole = HEADER.size + 4 * numbers + total
     if size != whole:
-        raise UserError(f"{path} has {size:,} bytes and its header promises {whole:,}: it was cut short; {_again(path)}")
+        raise UserError(
+            f"{path} has {size:,} bytes and its header promises {whole:,}: it was cut short; {_again(path)}"
+        )
     # "c", copy on write: pages are shared and the file stays as it is, but torch does not warn of a read-only array
     body = np.memmap(path, np.uint8, "c", offset=HEADER.size)
     if zlib.crc32(body.data) != crc or (told is not None and told["crc32"] != crc):
@@ -123,8 +128,9 @@ def alone(folder: Path) -> Iterator[None]:
         folder.mkdir(parents=True, exist_ok=True)
         lock = (folder / "lock").open("w")
     except OSError as error:
-        raise UserError(f"{folder} cannot be written ({error.strerror or error}); name another folder as --out or as "
-                        "MANYHEADS_DATA") from None
+        raise UserError(
+            f"{folder} cannot be written ({error.strerror or error}); name another folder as --out or as MANYHEADS_DATA"
+        ) from None
     with lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield

@@ -31,10 +31,10 @@ THICK = 0.6  # half of a dash's thickness, in pixels
 
 @dataclass(frozen=True)
 class Scene:
-    """What is drawn, in pixels. `contour` dashes make each of the two long contours and `distractor` dashes each of at most
-    `distractors` short ones; a contour turns by at most `turn` degrees from dash to dash. Contours, and stretches of one
-    contour that are not neighbours, stay `clearance` apart from middle line to middle line, dots somewhat further. The two
-    seeds are `apart`. `marker` is the radius of a dot."""
+    """What is drawn, in pixels. `contour` dashes make each of the two long contours and `distractor` dashes each of at
+    most `distractors` short ones; a contour turns by at most `turn` degrees from dash to dash. Contours, and stretches
+    of one contour that are not neighbours, stay `clearance` apart from middle line to middle line, dots somewhat
+    further. The two seeds are `apart`. `marker` is the radius of a dot."""
 
     side: int = 32
     contour: int = 14
@@ -52,8 +52,14 @@ class Scene:
         between("Scene.contour", self.contour, 1, 64, whole=True)
         between("Scene.distractors", self.distractors, 0, 64, whole=True)
         between("Scene.distractor", self.distractor, 1, 64, whole=True)
-        limits = {"dash": (1, 4), "gap": (1, 4), "turn": (1, 90), "clearance": (2, 8), "apart": (4, self.side / 2),
-                  "marker": (1, 4)}  # fmt: skip
+        limits = {
+            "dash": (1, 4),
+            "gap": (1, 4),
+            "turn": (1, 90),
+            "clearance": (2, 8),
+            "apart": (4, self.side / 2),
+            "marker": (1, 4),
+        }
         for name, (low, high) in limits.items():
             between(f"Scene.{name}", getattr(self, name), low, high)
             object.__setattr__(self, name, float(getattr(self, name)))  # 2 and 2.0 are one setting, and one kept set
@@ -84,8 +90,10 @@ def _chunk(
     left, trial = np.arange(count), 0
     while len(left):
         if trial > TRIALS:
-            raise UserError(f"{scene} has too little room: two contours did not fit in, {TRIALS:,} times; write a larger "
-                            "side or a shorter contour")
+            raise UserError(
+                f"{scene} has too little room: two contours did not fit in, {TRIALS:,} times; write a larger "
+                "side or a shorter contour"
+            )
         width = max(1, min(64, CHUNK // len(left)))  # trials of a picture made at once: makes no difference
         rows, trials = np.repeat(left, width), np.tile(np.arange(trial, trial + width), len(left))
         grown = _long(key, rows, numbers[rows] * np.int64(1 << 20) + trials, scene)

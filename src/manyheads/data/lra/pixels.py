@@ -31,8 +31,10 @@ def grey(images: UInt8[np.ndarray, "samples channels height width"]) -> UInt8[np
 def pixels(data: str, root: Path) -> dict[str, Sequences]:
     """Training, validation (the last tenth of the training images, as LRA splits them) and test images of a dataset."""
     if image_set(data).streamed:
-        raise UserError(f"{data} stays in files of any size; pixels in a row need images in memory: cifar10, cifar10_q5, "
-                        "fashion_mnist")
+        raise UserError(
+            f"{data} stays in files of any size; pixels in a row need images in memory: cifar10, cifar10_q5, "
+            "fashion_mnist"
+        )
     train, test = read(data, root)
     assert isinstance(train, Pixels)
     assert isinstance(test, Pixels)

@@ -30,7 +30,9 @@ class Sequences:
 
     def at(self, samples: Indices) -> Sequences:
         """These samples alone, in this order."""
-        return Sequences(self.stores, self.store, self.start, self.length, self.documents[samples], self.labels[samples])
+        return Sequences(
+            self.stores, self.store, self.start, self.length, self.documents[samples], self.labels[samples]
+        )
 
     def first(self, limit: int) -> Sequences:
         """At most `limit` samples, as many of each class as that allows, the first ones; in the same order."""
@@ -73,7 +75,9 @@ def joined(store: UInt8[np.ndarray, " bytes"], length: Lengths, labels: Indices,
     """Samples of `documents` each, which lie one behind the other in `store`."""
     length = length.astype(np.int64)
     members = np.arange(len(length)).reshape(-1, documents)
-    return Sequences((store,), np.zeros_like(length), np.cumsum(length) - length, length, members, labels.astype(np.int64))
+    return Sequences(
+        (store,), np.zeros_like(length), np.cumsum(length) - length, length, members, labels.astype(np.int64)
+    )
 
 
 def packed(parts: Sequence[Sequences]) -> Sequences:

@@ -32,7 +32,9 @@ def png(image: UInt8[np.ndarray, "rows columns"]) -> bytes:
     height, width = image.shape
     lines = np.concatenate((np.zeros((height, 1), np.uint8), image), axis=1)  # a byte before each row: not filtered
     head = struct.pack(">IIBBBBB", width, height, 8, 0, 0, 0, 0)  # 8 bits of grey
-    return b"\x89PNG\r\n\x1a\n" + _chunk(b"IHDR", head) + _chunk(b"IDAT", zlib.compress(lines.tobytes())) + _chunk(b"IEND")
+    return (
+        b"\x89PNG\r\n\x1a\n" + _chunk(b"IHDR", head) + _chunk(b"IDAT", zlib.compress(lines.tobytes())) + _chunk(b"IEND")
+    )
 
 
 def _chunk(name: bytes, body: bytes = b"") -> bytes:

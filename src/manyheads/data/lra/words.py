@@ -4,10 +4,9 @@ A word is a set of letters. Every topic has an alphabet, an order of the letters
 order; and it has a few favourite words. In a document a `share` of the words is the topic's own, spelt its way, and of
 these the part `taste` are favourites; the others are any words, each spelt the way of a topic drawn at random.
 
-Without taste all topics use all letters equally often: what tells them apart is which letter stands before which, thinly
-spread over the document, and that has to be read and gathered. With taste the letters alone say something, as they do in
-real texts, which gives a model a beginning. A document is a function of (key, number, topic).
-"""
+Without taste all topics use all letters equally often: what tells them apart is which letter stands before which,
+thinly spread over the document, and that has to be read and gathered. With taste the letters alone say something, as
+they do in real texts, which gives a model a beginning. A document is a function of (key, number, topic)."""
 
 from __future__ import annotations
 
@@ -33,8 +32,8 @@ CHUNK = 128  # documents made at once
 
 @dataclass(frozen=True)
 class Topics:
-    """Documents of `shortest` to `longest` bytes, each about one of `count` topics: a `share` of its words is the topic's
-    own, `taste` of these its favourites. `seed` draws alphabets, words and favourites."""
+    """Documents of `shortest` to `longest` bytes, each about one of `count` topics: a `share` of its words is the
+    topic's own, `taste` of these its favourites. `seed` draws alphabets, words and favourites."""
 
     count: int = 32
     share: float = 0.2
@@ -52,13 +51,17 @@ class Topics:
         between("Topics.longest", self.longest, 1, whole=True)
         between("Topics.seed", self.seed, 0, whole=True)
         if self.shortest > self.longest:
-            raise UserError(f"Topics.shortest is {self.shortest} and longest {self.longest}; write at most {self.longest}")
+            raise UserError(
+                f"Topics.shortest is {self.shortest} and longest {self.longest}; write at most {self.longest}"
+            )
 
 
 @lru_cache(maxsize=4)
 def _spellings(topics: int, seed: int) -> UInt8[np.ndarray, "topics words letters"]:
     """Every word in every topic's spelling, a space behind it, filled up with 0."""
-    size = SHORTEST_WORD + bits(key(seed, "size"), np.arange(WORDS), 1)[:, 0] % np.uint64(LONGEST_WORD - SHORTEST_WORD + 1)
+    size = SHORTEST_WORD + bits(key(seed, "size"), np.arange(WORDS), 1)[:, 0] % np.uint64(
+        LONGEST_WORD - SHORTEST_WORD + 1
+    )
     chosen = bits(key(seed, "letters"), np.arange(WORDS), LETTERS).argsort(axis=1)[:, :LONGEST_WORD]
     rank = bits(key(seed, "alphabet"), np.arange(topics), LETTERS).argsort(axis=1).argsort(axis=1)
     there = np.arange(LONGEST_WORD) < size[:, None]
@@ -104,8 +107,8 @@ def classify(key_: int, numbers: Indices, made: Topics) -> Sequences:
 
 
 def pairs(key_: int, numbers: Indices, made: Topics) -> Sequences:
-    """Two documents each: about the same topic for label 1, about different ones for label 0; pairs 2n and 2n+1 have one
-    label each."""
+    """Two documents each: about the same topic for label 1, about different ones for label 0; pairs 2n and 2n+1 have
+    one label each."""
     labels = (bits(key(key_, "label"), numbers // 2, 1)[:, 0] & np.uint64(1)).astype(np.int64) ^ (numbers & 1)
     drawn = bits(key(key_, "topics"), numbers, 2)
     first = (drawn[:, 0] % np.uint64(made.count)).astype(np.int64)

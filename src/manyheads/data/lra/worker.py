@@ -1,7 +1,7 @@
 """A process that makes some files of a set: `python -m manyheads.data.lra.worker`, told which on its standard input.
 
-Not a process of `multiprocessing`: that runs the caller's script a second time to find its functions, and a script without
-a guard would train a second time."""
+Not a process of `multiprocessing`: that runs the caller's script a second time to find its functions, and a script
+without a guard would train a second time."""
 
 from __future__ import annotations
 

@@ -51,8 +51,10 @@ def check_name(name: object) -> str:
     if isinstance(name, str) and (name == STORIES or (name.startswith(PREFIX) and len(name) > len(PREFIX))):
         return name
     hint = nearest(str(name), (STORIES,)) or ";"
-    raise UserError(f"data {name!r} is no corpus{hint} write {STORIES} (embedded) or {PREFIX}NAME, the folder NAME below "
-                    "the data root that `manyheads tokenize` wrote")
+    raise UserError(
+        f"data {name!r} is no corpus{hint} write {STORIES} (embedded) or {PREFIX}NAME, the folder NAME below "
+        "the data root that `manyheads tokenize` wrote"
+    )
 
 
 def place(name: str, root: Path) -> Path:
@@ -61,8 +63,10 @@ def place(name: str, root: Path) -> Path:
         return EMBEDDED
     folder = root / Path(name.removeprefix(PREFIX)).expanduser()
     if not folder.is_dir():
-        raise UserError(f"{name} is not at {folder}; write it with `manyheads tokenize FILES --out {folder}`, or name the "
-                        "folder that holds it with MANYHEADS_DATA=FOLDER")
+        raise UserError(
+            f"{name} is not at {folder}; write it with `manyheads tokenize FILES --out {folder}`, or name the "
+            "folder that holds it with MANYHEADS_DATA=FOLDER"
+        )
     return folder
 
 
@@ -77,12 +81,16 @@ def corpus(name: str, root: Path, held: float = 0.0) -> Corpus:
         parts = train.tokens.cut(0, border), train.tokens.cut(border, len(train.tokens))
         return Corpus(name, folder, Split(train.manifest, parts[0]), Split(train.manifest, parts[1]))
     if not (folder / "valid").is_dir():
-        raise UserError(f"{folder} has no folder valid; tokenize held-out text into it (--split valid), or write held=0.1 "
-                        "to hold out the last tenth of the training ids")
+        raise UserError(
+            f"{folder} has no folder valid; tokenize held-out text into it (--split valid), or write held=0.1 "
+            "to hold out the last tenth of the training ids"
+        )
     valid = Split(*opened(folder / "valid"))
     if valid.manifest.digest != train.manifest.digest:
         one, other = (f"{split.manifest.tokenizer} ({split.manifest.digest[:12]})" for split in (train, valid))
-        raise UserError(f"{folder}: train was made with tokenizer {one} and valid with {other}; tokenize one of them again")
+        raise UserError(
+            f"{folder}: train was made with tokenizer {one} and valid with {other}; tokenize one of them again"
+        )
     return Corpus(name, folder, train, valid)
 
 

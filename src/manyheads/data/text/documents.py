@@ -32,8 +32,10 @@ def sources(paths: Sequence[Path]) -> list[Path]:
             listed = (file for file in path.rglob("*") if file.suffix in TABLES)
             tables = sorted(file for file in listed if not file.name.startswith("cache-"))
             if not tables:
-                raise UserError(f"{path} is a folder without .arrow or .parquet files; give a Hugging Face dataset's "
-                                "folder, or the text files themselves")
+                raise UserError(
+                    f"{path} is a folder without .arrow or .parquet files; give a Hugging Face dataset's "
+                    "folder, or the text files themselves"
+                )
             found += tables
         elif path.is_file():
             found.append(path)
@@ -60,8 +62,10 @@ def documents(path: Path, *, between: str | None = None, field: str = "text") ->
             return _json_lines(path, field)
         case _:
             if between is None:
-                raise UserError(f"{path} is plain text, which does not say where a document ends; write between=blank, "
-                                "line, file, or the text that stands between documents, such as '<|endoftext|>'")
+                raise UserError(
+                    f"{path} is plain text, which does not say where a document ends; write between=blank, "
+                    "line, file, or the text that stands between documents, such as '<|endoftext|>'"
+                )
             return _plain(path, BETWEEN.get(between, between))
 
 
@@ -83,7 +87,9 @@ def _readable(path: Path, parts: Iterator[str]) -> Iterator[str]:
         yield from parts
     except UnicodeDecodeError as error:
         wrong = error.object[error.start]
-        raise UserError(f"{path} is not UTF-8 ({error.reason}, byte {wrong:#04x}); convert it, say with iconv") from None
+        raise UserError(
+            f"{path} is not UTF-8 ({error.reason}, byte {wrong:#04x}); convert it, say with iconv"
+        ) from None
     except (lzma.LZMAError, EOFError, gzip.BadGzipFile, OSError) as error:
         raise UserError(f"{path} cannot be read to its end: {error}; it is damaged or incomplete") from None
 
@@ -114,12 +120,16 @@ def _json_lines(path: Path, field: str) -> Iterator[str]:
         try:
             found = json.loads(line)
         except ValueError:
-            raise UserError(f"line {number} of {path} is no JSON: {line[:60]!r}; write one object on each line") from None
+            raise UserError(
+                f"line {number} of {path} is no JSON: {line[:60]!r}; write one object on each line"
+            ) from None
         if not isinstance(found, dict) or field not in found:
             has = f"it has {', '.join(map(str, found))}" if isinstance(found, dict) else f"it is {line[:60]!r}"
             raise UserError(f"line {number} of {path} has no field {field!r} ({has}); name the one with the text")
         if not isinstance(found[field], str):
-            raise UserError(f"field {field!r} in line {number} of {path} is {str(found[field])[:40]!r}, which is no text")
+            raise UserError(
+                f"field {field!r} in line {number} of {path} is {str(found[field])[:40]!r}, which is no text"
+            )
         yield found[field].strip()
 
 

@@ -48,18 +48,26 @@ SETS: dict[str, GlueSet] = {
         GlueSet("mrpc", "MRPC", "#1 String", "#2 String", "Quality", TWO, "f1"),
         GlueSet("stsb", "STS-B", "sentence1", "sentence2", "score", (), "pearson"),
         GlueSet("qqp", "QQP", "question1", "question2", "is_duplicate", TWO, "f1"),
-        GlueSet("mnli", "MNLI", "sentence1", "sentence2", "gold_label", ("contradiction", "entailment", "neutral"),
-                "accuracy", held=("dev_matched.tsv", "dev_mismatched.tsv")),
+        GlueSet(
+            "mnli",
+            "MNLI",
+            "sentence1",
+            "sentence2",
+            "gold_label",
+            ("contradiction", "entailment", "neutral"),
+            "accuracy",
+            held=("dev_matched.tsv", "dev_mismatched.tsv"),
+        ),
         GlueSet("qnli", "QNLI", "question", "sentence", "label", ENTAILED, "accuracy"),
         GlueSet("rte", "RTE", "sentence1", "sentence2", "label", ENTAILED, "accuracy"),
     )
-}  # fmt: skip
+}
 
 
 @dataclass(frozen=True)
 class Examples:
-    """Sentences and labels of one file. A single sentence has an empty second one; a label is a class number, or a score.
-    `short` lines had too few columns and were left out."""
+    """Sentences and labels of one file. A single sentence has an empty second one; a label is a class number, or a
+    score. `short` lines had too few columns and were left out."""
 
     first: list[str]
     second: list[str]
@@ -82,7 +90,9 @@ def folder(task: GlueSet, data: str, root: Path) -> Path:
 def read(task: GlueSet, path: Path) -> Examples:
     """The examples of one file."""
     if not path.is_file():
-        raise UserError(f"{path} is missing; {task.folder} has train.tsv and {' and '.join(task.held)}: unpack it again")
+        raise UserError(
+            f"{path} is missing; {task.folder} has train.tsv and {' and '.join(task.held)}: unpack it again"
+        )
     try:
         lines = path.read_text(encoding="utf-8-sig").split("\n")
     except UnicodeDecodeError as error:
@@ -90,8 +100,10 @@ def read(task: GlueSet, path: Path) -> Examples:
     names = list(task.header) or lines[0].rstrip("\r").split("\t")
     wanted = [task.first, *([task.second] if task.second else []), task.label]
     if missing := [name for name in wanted if name not in names]:
-        raise UserError(f"{path} has no column {' and no column '.join(missing)}; it has {', '.join(names)}. The official "
-                        "file has them; test.tsv has no labels")
+        raise UserError(
+            f"{path} has no column {' and no column '.join(missing)}; it has {', '.join(names)}. The official "
+            "file has them; test.tsv has no labels"
+        )
     columns = [names.index(name) for name in wanted]
     first, second, labels, short = [], [], [], 0
     for number, line in enumerate(lines[0 if task.header else 1 :], 1 if task.header else 2):
@@ -108,16 +120,19 @@ def read(task: GlueSet, path: Path) -> Examples:
         second.append(cells[columns[1]] if task.second else "")
         labels.append(_label(task, label, path, number))
     if not labels or short > SHORT * (len(labels) + short):
-        raise UserError(f"{path} has {len(labels)} whole lines and {short} with fewer than {max(columns) + 1} columns; "
-                        "take the official file: columns are separated by tabs")
+        raise UserError(
+            f"{path} has {len(labels)} whole lines and {short} with fewer than {max(columns) + 1} columns; "
+            "take the official file: columns are separated by tabs"
+        )
     return Examples(first, second, np.array(labels, dtype=np.int64 if task.classes else np.float64), short)
 
 
 def _label(task: GlueSet, label: str, path: Path, number: int) -> float:
     if task.classes:
         if label not in task.classes:
-            raise UserError(f"line {number} of {path} has the label {label[:40]!r}; {task.folder} has "
-                            f"{', '.join(task.classes)}")
+            raise UserError(
+                f"line {number} of {path} has the label {label[:40]!r}; {task.folder} has {', '.join(task.classes)}"
+            )
         return task.classes.index(label)
     try:
         score = float(label)

@@ -41,9 +41,9 @@ class Source:
 @dataclass(frozen=True)
 class Manifest:
     """All of a folder. `tokenizer` is its name, `digest` its sha256, `vocab` the number of its ids, `roles` its special
-    tokens. After each document stands `separator`: an id, or a text that was tokenized with it. `between` and `field` say
-    where the documents were found, `empty` how many had no text and were left out, `dropped` how many because they stand
-    in the files `without`."""
+    tokens. After each document stands `separator`: an id, or a text that was tokenized with it. `between` and `field`
+    say where the documents were found, `empty` how many had no text and were left out, `dropped` how many because they
+    stand in the files `without`."""
 
     tokenizer: str
     digest: str
@@ -84,8 +84,11 @@ def load(folder: Path) -> Manifest:
     """The manifest of a folder; a missing, damaged or newer one is a sentence."""
     path = folder / MANIFEST
     if not path.is_file():
-        state = "is unfinished: run the same `manyheads tokenize` again" if list(folder.glob("shard-*")) else (
-            "holds no shards; make some with `manyheads tokenize FILES --out FOLDER`")
+        state = (
+            "is unfinished: run the same `manyheads tokenize` again"
+            if list(folder.glob("shard-*"))
+            else ("holds no shards; make some with `manyheads tokenize FILES --out FOLDER`")
+        )
         raise UserError(f"{folder} has no {MANIFEST} and {state}")
     try:
         data = json.loads(path.read_text(encoding="utf-8"))
@@ -103,23 +106,32 @@ def load(folder: Path) -> Manifest:
 
 
 def _check(found: Manifest, path: Path) -> None:
-    wrong = [f"{name} is {value!r}" for name, value, good in (
-        ("dtype", found.dtype, found.dtype in DTYPES),
-        ("vocab", found.vocab, isinstance(found.vocab, int) and found.vocab > 0),
-        ("shards", found.shards, bool(found.shards)),
-    ) if not good]  # fmt: skip
+    wrong = [
+        f"{name} is {value!r}"
+        for name, value, good in (
+            ("dtype", found.dtype, found.dtype in DTYPES),
+            ("vocab", found.vocab, isinstance(found.vocab, int) and found.vocab > 0),
+            ("shards", found.shards, bool(found.shards)),
+        )
+        if not good
+    ]
     for shard in found.shards:
         counts = {field.name: getattr(shard, field.name) for field in fields(Shard) if field.type == "int"}
-        wrong += [f"{name} of {shard.file} is {value!r}" for name, value in counts.items()
-                  if not isinstance(value, int) or value < 0]  # fmt: skip
+        wrong += [
+            f"{name} of {shard.file} is {value!r}"
+            for name, value in counts.items()
+            if not isinstance(value, int) or value < 0
+        ]
         if "/" in shard.file or ".." in shard.file:
             wrong.append(f"a shard is called {shard.file!r}")
     if wrong:
         raise UserError(f"{path} is damaged: {wrong[0]}; tokenize again into a new folder")
     high = max(found.shards, key=lambda shard: shard.largest)
     if high.largest >= found.vocab:
-        raise UserError(f"{path}: {high.file} has ids up to {high.largest}, and tokenizer {found.tokenizer} has 0 to "
-                        f"{found.vocab - 1}; tokenize again with the right tokenizer")
+        raise UserError(
+            f"{path}: {high.file} has ids up to {high.largest}, and tokenizer {found.tokenizer} has 0 to "
+            f"{found.vocab - 1}; tokenize again with the right tokenizer"
+        )
 
 
 def write(path: Path, content: str | bytes) -> None:
@@ -134,5 +146,7 @@ def write(path: Path, content: str | bytes) -> None:
         partial.replace(path)
     except OSError as error:
         partial.unlink(missing_ok=True)
-        raise UserError(f"{path} cannot be written: {error.strerror or error}; what was there before is whole, make room "
-                        "and run the same command again") from error
+        raise UserError(
+            f"{path} cannot be written: {error.strerror or error}; what was there before is whole, make room "
+            "and run the same command again"
+        ) from error

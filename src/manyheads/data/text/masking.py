@@ -15,8 +15,8 @@ Rows = Int[np.ndarray, "rows tokens"]
 
 @dataclass(frozen=True)
 class Hiding:
-    """Of `tokens` tokens `chosen` are predicted: `masked` of them stand behind the mask token, `swapped` behind a random
-    one, the rest as they are. `protected` ids are not chosen while there are others."""
+    """Of `tokens` tokens `chosen` are predicted: `masked` of them stand behind the mask token, `swapped` behind a
+    random one, the rest as they are. `protected` ids are not chosen while there are others."""
 
     tokens: int
     chosen: int

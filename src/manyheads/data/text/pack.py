@@ -1,5 +1,5 @@
-"""Sequences out of a row of ids: documents packed one after the other, cut into equal blocks, dealt in an order that is a
-function of seed, step and row."""
+"""Sequences out of a row of ids: documents packed one after the other, cut into equal blocks, dealt in an order that is
+a function of seed, step and row."""
 
 from __future__ import annotations
 
@@ -29,8 +29,10 @@ class Packed:
         self.tokens, self.length, self.stride, self.dealt = tokens, stride + more, stride, dealt
         self.samples = (len(tokens) - more) // stride
         if self.samples < 1:
-            raise UserError(f"{len(tokens)} ids do not fill one sequence of {stride}; give more text, or write tokens="
-                            f"{max(1, len(tokens) - more)}")
+            raise UserError(
+                f"{len(tokens)} ids do not fill one sequence of {stride}; give more text, or write tokens="
+                f"{max(1, len(tokens) - more)}"
+            )
         self.order = Order(self.samples, seed, batch)
         self.seed = seed
 

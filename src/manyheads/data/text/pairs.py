@@ -70,7 +70,8 @@ def shortened(left: list[int], right: list[int], room: int) -> tuple[list[int], 
 def encoded(
     task: GlueSet, data: str, root: Path, vocabulary: Vocabulary, tokens: int
 ) -> tuple[Encoded, tuple[Encoded, ...]]:
-    """Training and held-out rows of a GLUE task. They are kept below `root`/`data`/encoded, where that can be written."""
+    """Training and held-out rows of a GLUE task. They are kept below `root`/`data`/encoded, where that can be
+    written."""
     place = folder(task, data, root)
     found = []
     for name in ("train.tsv", *task.held):
@@ -84,8 +85,10 @@ def encoded(
             rows = encode(read(task, path), vocabulary, tokens)
             _keep(rows, kept)
         if rows.ids.max() >= vocabulary.size:
-            raise UserError(f"{kept} has ids up to {rows.ids.max()}, and tokenizer {vocabulary.name} has 0 to "
-                            f"{vocabulary.size - 1}; delete it")
+            raise UserError(
+                f"{kept} has ids up to {rows.ids.max()}, and tokenizer {vocabulary.name} has 0 to "
+                f"{vocabulary.size - 1}; delete it"
+            )
         found.append(rows)
     return found[0], tuple(found[1:])
 

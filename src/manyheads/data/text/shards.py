@@ -71,8 +71,10 @@ def _shard(folder: Path, shard: Shard, dtype: str) -> np.ndarray:
         if path.suffix == ".xz":
             data = np.frombuffer(lzma.decompress(path.read_bytes()), dtype=kind)
         elif path.stat().st_size != shard.tokens * kind.itemsize:
-            raise UserError(f"{path} has {path.stat().st_size} bytes, and its manifest says {shard.tokens} ids of "
-                            f"{kind.itemsize}{again}")
+            raise UserError(
+                f"{path} has {path.stat().st_size} bytes, and its manifest says {shard.tokens} ids of "
+                f"{kind.itemsize}{again}"
+            )
         else:
             data = np.memmap(path, dtype=kind, mode="r")
     except FileNotFoundError:
@@ -102,6 +104,8 @@ def vocabulary(folder: Path) -> Vocabulary:
     place = next((at / TOKENIZER for at in (folder, folder.parent) if (at / TOKENIZER).is_file()), folder / TOKENIZER)
     found = read(place, manifest.tokenizer)
     if found.digest != manifest.digest:
-        raise UserError(f"{place} is not the tokenizer of these shards: its sha256 is {found.digest[:12]}, and the "
-                        f"manifest says {manifest.digest[:12]}; put the right one there")
+        raise UserError(
+            f"{place} is not the tokenizer of these shards: its sha256 is {found.digest[:12]}, and the "
+            f"manifest says {manifest.digest[:12]}; put the right one there"
+        )
     return found

@@ -46,23 +46,33 @@ class Plan:
 
 
 def tokenise(
-    files: Sequence[Path], out: Path, vocabulary: Vocabulary, *, between: str | None = None, field: str = "text",
-    separator: str | None = None, without: Sequence[Path] = (), workers: int = 1, piece: int = PIECE,
+    files: Sequence[Path],
+    out: Path,
+    vocabulary: Vocabulary,
+    *,
+    between: str | None = None,
+    field: str = "text",
+    separator: str | None = None,
+    without: Sequence[Path] = (),
+    workers: int = 1,
+    piece: int = PIECE,
     told: Told | None = None,
-) -> Manifest:  # fmt: skip
+) -> Manifest:
     """Shards of the documents in `files`, in the folder `out`; what is there already is kept.
 
-    `between` and `field` say where documents are (see `documents`). After each document stands the tokenizer's end token,
-    or the text `separator`, tokenized with it. Documents that stand in the files `without`, which are held out, are
-    dropped; white space makes no difference. `told` is called with the shards done, the bytes of text and the ids."""
+    `between` and `field` say where documents are (see `documents`). After each document stands the tokenizer's end
+    token, or the text `separator`, tokenized with it. Documents that stand in the files `without`, which are held out,
+    are dropped; white space makes no difference. `told` is called with the shards done, the bytes of text and the
+    ids."""
     if workers < 1 or piece < 1:
         raise UserError(f"workers is {workers} and piece {piece}; write whole numbers from 1 on")
     found = sources(files)
     if between is None and any(kind(path) == "text" for path in found):
         documents(next(path for path in found if kind(path) == "text"))  # says what is missing
     mark: int | str = vocabulary.role("end") if separator is None else separator
-    listed, apart = (tuple(Source(path.name, path.stat().st_size, digest(path)) for path in paths)
-                     for paths in (found, without))  # fmt: skip
+    listed, apart = (
+        tuple(Source(path.name, path.stat().st_size, digest(path)) for path in paths) for paths in (found, without)
+    )
     plan = Plan(vocabulary.name, vocabulary.digest, between, field, mark, piece, listed, apart)
     if (done := _begin(out, plan)) is not None:
         return done
@@ -74,10 +84,20 @@ def tokenise(
     if not sum(shard.tokens for shard in shards):
         raise UserError(f"{', '.join(path.name for path in found)}: no document has any text, so nothing was written")
     made = Manifest(
-        vocabulary.name, vocabulary.digest, vocabulary.size, vocabulary.roles, mark, between, field,
-        "uint16" if vocabulary.size <= 2**16 else "uint32", sum(shard.empty for shard in shards), listed,
-        tuple(shard for shard in shards if shard.tokens), apart, keep.dropped,
-    )  # fmt: skip
+        vocabulary.name,
+        vocabulary.digest,
+        vocabulary.size,
+        vocabulary.roles,
+        mark,
+        between,
+        field,
+        "uint16" if vocabulary.size <= 2**16 else "uint32",
+        sum(shard.empty for shard in shards),
+        listed,
+        tuple(shard for shard in shards if shard.tokens),
+        apart,
+        keep.dropped,
+    )
     made.save(out)
     for path in [out / PLAN, *out.glob("shard-*.json")]:
         path.unlink()
@@ -89,8 +109,11 @@ def _begin(out: Path, plan: Plan) -> Manifest | None:
     wanted = json.dumps(asdict(plan), sort_keys=True, indent=1)
     if (out / MANIFEST).is_file():
         done = load(out)
-        differ = [name for name in ("digest", "sources", "separator", "between", "field", "without")
-                  if getattr(done, name) != getattr(plan, name)]  # fmt: skip
+        differ = [
+            name
+            for name in ("digest", "sources", "separator", "between", "field", "without")
+            if getattr(done, name) != getattr(plan, name)
+        ]
         if differ:
             what = "another tokenizer" if differ[0] == "digest" else f"other {' and '.join(differ)}"
             raise UserError(f"{out} holds finished shards of {what}; write another folder, or delete that one")
@@ -102,8 +125,10 @@ def _begin(out: Path, plan: Plan) -> Manifest | None:
         raise UserError(f"{out} cannot be made: {error.strerror or error}; write another folder") from None
     if (out / PLAN).is_file():
         if (out / PLAN).read_text() != wanted:
-            raise UserError(f"{out} holds the beginning of another tokenization (its {PLAN} says which); go on with the "
-                            "same files and tokenizer, write another folder, or delete that one")
+            raise UserError(
+                f"{out} holds the beginning of another tokenization (its {PLAN} says which); go on with the "
+                "same files and tokenizer, write another folder, or delete that one"
+            )
     elif others:
         raise UserError(f"{out} holds {others[0].name}, which is no shard; write a new folder")
     else:
@@ -177,9 +202,13 @@ def _there(out: Path, index: int, finished: Callable[[int, Shard], None]) -> boo
 
 
 def _dealt(
-    missing: Iterator[tuple[int, list[str]]], pool: ProcessPoolExecutor, out: Path, mark: int | str, most: int,
+    missing: Iterator[tuple[int, list[str]]],
+    pool: ProcessPoolExecutor,
+    out: Path,
+    mark: int | str,
+    most: int,
     finished: Callable[[int, Shard], None],
-) -> None:  # fmt: skip
+) -> None:
     """Pieces to the processes, `most` under way at a time: a corpus is never in memory as a whole."""
     running: dict[Future[Shard], int] = {}
 
@@ -217,8 +246,10 @@ def _shard(index: int, texts: list[str], out: Path, vocabulary: Vocabulary, mark
     dtype = np.dtype("<u2" if vocabulary.size <= 2**16 else "<u4")
     row = np.fromiter(chain.from_iterable(ids), np.int64, sum(map(len, ids)))
     if len(row) and (row.min() < 0 or row.max() >= vocabulary.size):
-        raise UserError(f"tokenizer {vocabulary.name} gave ids from {row.min()} to {row.max()}, and has 0 to "
-                        f"{vocabulary.size - 1}; its files do not belong together")
+        raise UserError(
+            f"tokenizer {vocabulary.name} gave ids from {row.min()} to {row.max()}, and has 0 to "
+            f"{vocabulary.size - 1}; its files do not belong together"
+        )
     stored = row.astype(dtype)
     name = f"shard-{index:06}"
     largest = int(stored.max(initial=0))

@@ -51,8 +51,10 @@ class Vocabulary:
         """The id of a special token, by what it is for."""
         if name not in self.roles:
             known = " or ".join(ROLES[name])
-            raise UserError(f"tokenizer {self.name} has no token {known}, which this needs; it has "
-                            f"{', '.join(self.roles) or 'no special token'}: add it and tokenize again")
+            raise UserError(
+                f"tokenizer {self.name} has no token {known}, which this needs; it has "
+                f"{', '.join(self.roles) or 'no special token'}: add it and tokenize again"
+            )
         return self.roles[name]
 
     @cached_property
@@ -91,8 +93,10 @@ def load(name: str, root: Path) -> Vocabulary:
         return read(EMBEDDED, STORIES)
     if name in (GPT2, BERT):
         places = {GPT2: ("tokenizers/gpt2", "tokenizers"), BERT: ("tokenizers/bert_uncased", "tokenizers")}[name]
-        files = {GPT2: "encoder.json and vocab.bpe (or vocab.json and merges.txt) of GPT-2",
-                 BERT: "bert-base-uncased-vocab.txt"}[name]  # fmt: skip
+        files = {
+            GPT2: "encoder.json and vocab.bpe (or vocab.json and merges.txt) of GPT-2",
+            BERT: "bert-base-uncased-vocab.txt",
+        }[name]
         return _files(first_found(root, places, f"tokenizer {name}", f"its publisher ({files})"), name)
     path = Path(name).expanduser()
     short = path.parent.name if path.name == "tokenizer.json" else path.stem  # a manifest names no machine's folders
@@ -115,7 +119,9 @@ def _files(folder: Path, name: str) -> Vocabulary:
     for words in ("vocab.txt", "bert-base-uncased-vocab.txt"):
         if (folder / words).is_file() and name != GPT2:
             return _word_pieces(folder / words, name)
-    raise UserError(f"{folder} holds no tokenizer; put tokenizer.json there, or encoder.json and vocab.bpe, or vocab.txt")
+    raise UserError(
+        f"{folder} holds no tokenizer; put tokenizer.json there, or encoder.json and vocab.bpe, or vocab.txt"
+    )
 
 
 @lru_cache(maxsize=4)
@@ -141,8 +147,18 @@ def parse(text: str, name: str) -> Vocabulary:
 
 def written(model: dict[str, Any], special: dict[str, int], **parts: Any) -> str:
     """The text of a tokenizer.json: the same for the same vocabulary, whichever version of the package reads it."""
-    added = [{"id": i, "content": word, "single_word": False, "lstrip": False, "rstrip": False, "normalized": False,
-              "special": True} for word, i in special.items()]  # fmt: skip
+    added = [
+        {
+            "id": i,
+            "content": word,
+            "single_word": False,
+            "lstrip": False,
+            "rstrip": False,
+            "normalized": False,
+            "special": True,
+        }
+        for word, i in special.items()
+    ]
     usual = {"normalizer": None, "pre_tokenizer": None, "post_processor": None, "decoder": None}
     whole = {"version": "1.0", "truncation": None, "padding": None, "added_tokens": added} | usual | parts
     return json.dumps(whole | {"model": model}, ensure_ascii=False, separators=(",", ":"))
@@ -153,8 +169,18 @@ BYTE_LEVEL = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": Tr
 
 def byte_pairs(vocab: dict[str, int], merges: Sequence[str], special: dict[str, int]) -> str:
     """A byte-level BPE as GPT-2's: the text of its tokenizer.json."""
-    model = {"type": "BPE", "dropout": None, "unk_token": None, "continuing_subword_prefix": "", "end_of_word_suffix": "",
-             "fuse_unk": False, "byte_fallback": False, "ignore_merges": False, "vocab": vocab, "merges": list(merges)}
+    model = {
+        "type": "BPE",
+        "dropout": None,
+        "unk_token": None,
+        "continuing_subword_prefix": "",
+        "end_of_word_suffix": "",
+        "fuse_unk": False,
+        "byte_fallback": False,
+        "ignore_merges": False,
+        "vocab": vocab,
+        "merges": list(merges),
+    }
     return written(model, special, pre_tokenizer=BYTE_LEVEL, decoder=BYTE_LEVEL)
 
 
@@ -176,19 +202,31 @@ def _word_pieces(path: Path, name: str) -> Vocabulary:
     words = path.read_text(encoding="utf-8").splitlines()
     vocab = {word: i for i, word in enumerate(words)}
     if "[UNK]" not in vocab or len(vocab) != len(words):
-        raise UserError(f"{path} is no list of word pieces: it has no [UNK], or a line twice; write one piece on a line")
+        raise UserError(
+            f"{path} is no list of word pieces: it has no [UNK], or a line twice; write one piece on a line"
+        )
     marks = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
     special: dict[str, int] = {word: vocab[word] for word in marks if word in vocab}
     return parse(word_pieces(vocab, special, "[UNK]", BERT_NORMALIZER, {"type": "BertPreTokenizer"}), name)
 
 
-BERT_NORMALIZER = {"type": "BertNormalizer", "clean_text": True, "handle_chinese_chars": True, "strip_accents": None,
-                   "lowercase": True}  # fmt: skip
+BERT_NORMALIZER = {
+    "type": "BertNormalizer",
+    "clean_text": True,
+    "handle_chinese_chars": True,
+    "strip_accents": None,
+    "lowercase": True,
+}
 
 
 def word_pieces(vocab: dict[str, int], special: dict[str, int], unknown: str, normalizer: Any, splitter: Any) -> str:
     """A WordPiece tokenizer: the text of its tokenizer.json."""
-    model = {"type": "WordPiece", "unk_token": unknown, "continuing_subword_prefix": "##",
-             "max_input_chars_per_word": 100, "vocab": vocab}  # fmt: skip
+    model = {
+        "type": "WordPiece",
+        "unk_token": unknown,
+        "continuing_subword_prefix": "##",
+        "max_input_chars_per_word": 100,
+        "vocab": vocab,
+    }
     decoder = {"type": "WordPiece", "prefix": "##", "cleanup": True}
     return written(model, special, normalizer=normalizer, pre_tokenizer=splitter, decoder=decoder)

@@ -105,8 +105,11 @@ def into(entries: Sequence[Entry], theirs: Mapping[str, Tensor]) -> dict[str, Te
     wanted = {name for entry in entries for name in entry.theirs}
     missing, extra = sorted(wanted - theirs.keys()), sorted(theirs.keys() - wanted)
     if missing or extra:
-        parts = [f"{len(names)} {word}: {', '.join(names[:4])}" for word, names in
-                 (("missing", missing), ("unknown", extra)) if names]
+        parts = [
+            f"{len(names)} {word}: {', '.join(names[:4])}"
+            for word, names in (("missing", missing), ("unknown", extra))
+            if names
+        ]
         raise UserError(f"these weights are of another architecture ({'; '.join(parts)})")
     return {entry.ours: entry.how.into([theirs[name] for name in entry.theirs]) for entry in entries}
 

@@ -9,8 +9,8 @@ from .entry import Entry, Stack, same
 
 
 def entries(arch: Arch) -> list[Entry]:
-    """The map between our BERT and transformers': `Masked` is BertForMaskedLM, `Classify` with a tanh layer as wide as the
-    model is BertForSequenceClassification."""
+    """The map between our BERT and transformers': `Masked` is BertForMaskedLM, `Classify` with a tanh layer as wide as
+    the model is BertForSequenceClassification."""
     found = [
         Entry("embed.vocab.weight", ("bert.embeddings.word_embeddings.weight",)),
         Entry("embed.positions.weight", ("bert.embeddings.position_embeddings.weight",)),

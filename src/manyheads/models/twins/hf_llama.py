@@ -9,8 +9,8 @@ from .entry import Entry, Stack, same
 
 
 def entries(arch: Arch) -> list[Entry]:
-    """The map between our Llama and transformers': queries, keys and values stand below each other here, and so do a gated
-    MLP's gate and value."""
+    """The map between our Llama and transformers': queries, keys and values stand below each other here, and so do a
+    gated MLP's gate and value."""
     head = arch.head
     assert isinstance(head, Lm)
     found = [Entry("embed.vocab.weight", ("model.embed_tokens.weight",))]

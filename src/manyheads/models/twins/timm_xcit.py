@@ -19,8 +19,11 @@ def entries(arch: Arch) -> list[Entry]:
         found += same(f"embed.convs.{i}.conv", f"patch_embed.proj.{2 * i}.0", ("weight",))
         found += same(f"embed.convs.{i}.norm", f"patch_embed.proj.{2 * i}.1", BATCH)
     found += [
-        Entry("embed.positions.proj.weight", ("pos_embed.token_projection.weight",),
-              Shape((width, size), (width, size, 1, 1))),
+        Entry(
+            "embed.positions.proj.weight",
+            ("pos_embed.token_projection.weight",),
+            Shape((width, size), (width, size, 1, 1)),
+        ),
         Entry("embed.positions.proj.bias", ("pos_embed.token_projection.bias",)),
         Entry("class_token", ("cls_token",), Shape((1, width), (1, 1, width))),
     ]
