@@ -17,9 +17,9 @@ from torch.nn import functional as F
 
 from manyheads.arch import families, zoo
 from manyheads.arch.redesign import redesign
-from manyheads.arch.spec import Arch
 from manyheads.models.build import build
 from manyheads.nn.stream import half_stream
+from manyheads.spec.arch import Arch
 from manyheads.train.captured import Captured
 
 from . import measure

@@ -15,9 +15,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from manyheads.arch.parts import Attention, Nystrom, Softmax
 from manyheads.nn.attention import SoftmaxAttention
 from manyheads.nn.nystrom import NystromAttention
+from manyheads.spec.parts import Attention, Nystrom, Softmax
 from manyheads.train.captured import Captured
 
 from . import measure

@@ -19,10 +19,10 @@ from torch import Tensor, nn
 
 from manyheads.arch import families, zoo
 from manyheads.arch.redesign import redesign
-from manyheads.arch.spec import Arch
 from manyheads.models.build import build
 from manyheads.models.generate import Sampling, generate
 from manyheads.nn.stream import half_stream
+from manyheads.spec.arch import Arch
 
 from . import measure
 from .measure import Contestant, race, write

@@ -23,13 +23,13 @@ import torch
 from torch.nn import functional as F
 
 from manyheads.arch import families, zoo
-from manyheads.arch.spec import Arch
-from manyheads.data.augment import Augment
 from manyheads.runs import Run, RunSpec
+from manyheads.spec.arch import Arch
+from manyheads.spec.augment import Augment
+from manyheads.spec.recipe import Basis, Recipe
 from manyheads.tasks import to_dict
 from manyheads.tasks.images import Images
 from manyheads.train.loop import train
-from manyheads.train.recipe import Basis, Recipe
 
 from .measure import machine
 

@@ -9,8 +9,8 @@ import matplotlib
 matplotlib.use("svg")
 import matplotlib.pyplot as plt
 
-from manyheads.arch.audit import as_stated, likely
-from manyheads.arch.paper import BY_ID, PAIRS
+from manyheads.paper.audit import as_stated, likely
+from manyheads.paper.rows import BY_ID, PAIRS
 
 HERE = Path(__file__).parent / "img"
 INK, FIXED, SPLIT, PRINTED = "#57606a", "#1f6feb", "#d1642d", "#1a7f37"

@@ -17,10 +17,10 @@ import torch
 
 from manyheads.arch import zoo
 from manyheads.arch.redesign import redesign
-from manyheads.arch.spec import Arch
 from manyheads.conditioning import theory
 from manyheads.conditioning.probe import probe, summary
 from manyheads.models.build import build
+from manyheads.spec.arch import Arch
 
 HERE = Path(__file__).parent
 RECORD = HERE.parent / "evidence" / "kappa_untrained_vit_b.json"

@@ -16,10 +16,10 @@ __version__ = "0.1.0"
 
 # fmt: off
 _HOMES = {
-    "Arch": "arch.spec", "UserError": "arch.errors", "zoo": "arch", "cost": "arch.count", "redesign": "arch.redesign",
-    "controls": "arch.controls", "audit": "arch.audit",
+    "Arch": "spec.arch", "UserError": "spec.errors", "zoo": "arch", "cost": "arch.count", "redesign": "arch.redesign",
+    "controls": "arch.controls", "audit": "paper.audit",
     "build": "models.build", "probe": "conditioning.probe", "Probe": "conditioning.monitor",
-    "plan": "planner", "Budget": "planner", "Limits": "planner", "Recipe": "train.recipe",
+    "plan": "planner", "Budget": "planner", "Limits": "planner", "Recipe": "spec.recipe",
     "Run": "runs", "RunSpec": "runs", "Images": "tasks",
     "edit": "arch.redesign", "javascript": "arch.symbol", "resolve": "interop.names",
 }

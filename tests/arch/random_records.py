@@ -5,8 +5,8 @@ from __future__ import annotations
 from hypothesis import strategies as st
 
 from manyheads.arch import families as f
-from manyheads.arch.parts import Rope, RopeLlama3
-from manyheads.arch.spec import Arch
+from manyheads.spec.arch import Arch
+from manyheads.spec.parts import Rope, RopeLlama3
 
 numbers = st.integers
 heads, head_dims = st.integers(1, 31), st.sampled_from((1, 3, 8, 16, 21, 32, 40, 64, 85))

@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from manyheads.arch import record
 from manyheads.arch.controls import depths, head_dims, heads, inners, mlp_dims
 from manyheads.arch.count import activation_bytes, cost, forward_flops, head_layers, kv_bytes, params
-from manyheads.arch.parts import Attention, Nystrom, Outlook
 from manyheads.arch.redesign import edit, policy_of, redesign
-from manyheads.arch.spec import Arch, attentions, class_attentions, editable
+from manyheads.spec import serialise as record
+from manyheads.spec.arch import Arch, attentions, class_attentions, editable
+from manyheads.spec.parts import Attention, Nystrom, Outlook
 
 from .random_records import FAMILIES
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 import pytest
 
 from manyheads.arch import zoo
-from manyheads.arch.audit import likely
 from manyheads.arch.controls import Control, controls, depths, head_dims, heads, inners, mlp_dims
-from manyheads.arch.errors import UserError
-from manyheads.arch.paper import BY_ID, PAIRS
 from manyheads.arch.params import params
 from manyheads.arch.redesign import policy_of, redesign
-from manyheads.arch.spec import Arch
+from manyheads.paper.audit import likely
+from manyheads.paper.rows import BY_ID, PAIRS
+from manyheads.spec.arch import Arch
+from manyheads.spec.errors import UserError
 
 
 def pair(name: str) -> tuple[Arch, Arch]:

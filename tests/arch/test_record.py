@@ -6,9 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from manyheads.arch import record, zoo
+from manyheads.arch import zoo
 from manyheads.arch.redesign import redesign
-from manyheads.arch.spec import SCHEMA, Arch
+from manyheads.spec import serialise as record
+from manyheads.spec.arch import SCHEMA, Arch
 
 GOLDEN = Path(__file__).parent / "golden"
 WRITTEN = {

@@ -8,9 +8,12 @@ from dataclasses import replace
 import pytest
 
 from manyheads.arch import families as f
-from manyheads.arch import record, zoo
-from manyheads.arch.errors import UserError
-from manyheads.arch.parts import (
+from manyheads.arch import zoo
+from manyheads.arch.redesign import redesign
+from manyheads.spec import serialise as record
+from manyheads.spec.arch import Arch
+from manyheads.spec.errors import UserError
+from manyheads.spec.parts import (
     Attention,
     Classify,
     Downsample,
@@ -24,8 +27,6 @@ from manyheads.arch.parts import (
     Softmax,
     Stage,
 )
-from manyheads.arch.redesign import redesign
-from manyheads.arch.spec import Arch
 
 VIT = zoo.get("vit_b")
 

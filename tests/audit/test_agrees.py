@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from manyheads.arch.readings import agrees
+from manyheads.paper.readings import agrees
 
 
 @pytest.mark.parametrize(

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import pytest
 
-from manyheads.arch.audit import as_stated, audit, likely, memory, policies
-from manyheads.arch.figures import figures
-from manyheads.arch.paper import BY_ID, ROWS
-from manyheads.arch.readings import agrees, matching
-from manyheads.arch.statements import statements
+from manyheads.paper.audit import as_stated, audit, likely, memory, policies
+from manyheads.paper.figures import figures
+from manyheads.paper.readings import agrees, matching
+from manyheads.paper.rows import BY_ID, ROWS
+from manyheads.paper.statements import statements
 
 # row: (verdict, policy of the likely reading, its exact count, counts of the stated configuration that are wrong)
 EXPECTED = {

@@ -11,8 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from manyheads.arch import record, zoo
+from manyheads.arch import zoo
 from manyheads.arch.params import params
+from manyheads.spec import serialise as record
 
 
 def run(*args: str, code: int = 0, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:

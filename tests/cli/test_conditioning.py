@@ -10,10 +10,10 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from manyheads.arch import record
-from manyheads.arch.errors import UserError
 from manyheads.cli.probe import probe
 from manyheads.cli.theory import choose, theory
+from manyheads.spec import serialise as record
+from manyheads.spec.errors import UserError
 from tests.models.tiny import ORIGINALS
 
 app = typer.Typer()

@@ -7,12 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from manyheads.arch import record, zoo
+from manyheads.arch import zoo
 from manyheads.arch.families import gpt2
 from manyheads.arch.params import params
 from manyheads.cli import main
 from manyheads.cli.numbers import millions
 from manyheads.runs import Run
+from manyheads.spec import serialise as record
 
 ARCH = gpt2(16, 1, 2, 8, 32, vocab=2048, tokens=16, positions=16)
 LAYERS, TOTAL = params(ARCH).non_embedding, params(ARCH).total

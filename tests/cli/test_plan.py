@@ -10,12 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from manyheads.arch import record, zoo
+from manyheads.arch import zoo
 from manyheads.arch.families import gpt2, vit
 from manyheads.arch.params import params
 from manyheads.arch.redesign import redesign
 from manyheads.cli import app, main
 from manyheads.cli.plan import plan
+from manyheads.spec import serialise as record
 
 if all(command.callback is not plan for command in app.registered_commands):  # wherever it is not listed yet
     app.command()(plan)

@@ -12,13 +12,13 @@ import typer
 from torch import nn
 from typer.testing import CliRunner
 
-from manyheads.arch import record
-from manyheads.arch.errors import UserError
 from manyheads.arch.families import nearest_neighbor
 from manyheads.cli.rank import rank
 from manyheads.conditioning.coverage import centred, coverage, covered, token_variances
 from manyheads.conditioning.theory import one_head, rank_coverage
 from manyheads.models.build import build
+from manyheads.spec import serialise as record
+from manyheads.spec.errors import UserError
 from tests.models.tiny import ORIGINALS
 
 app = typer.Typer()

@@ -12,11 +12,11 @@ import pytest
 import typer
 from typer.testing import CliRunner, Result
 
-from manyheads.arch.errors import UserError
 from manyheads.cli.run import run
 from manyheads.experiments import registry
-from manyheads.experiments.experiment import Arm
 from manyheads.runs import Run, find
+from manyheads.spec.errors import UserError
+from manyheads.spec.experiment import Arm
 from tests.sweep.tiny import tiny
 
 app = typer.Typer()

@@ -9,7 +9,6 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from manyheads.arch.errors import UserError
 from manyheads.arch.families import crammed_bert, gpt2
 from manyheads.arch.memory import kv_bytes
 from manyheads.arch.params import params
@@ -19,6 +18,7 @@ from manyheads.data.text.corpora import corpus, tokenizer
 from manyheads.models.build import build
 from manyheads.models.store import save
 from manyheads.runs import Run, RunSpec
+from manyheads.spec.errors import UserError
 from manyheads.tasks import LanguageModel, to_dict
 from manyheads.train.loop import train
 

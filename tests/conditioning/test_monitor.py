@@ -8,11 +8,11 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from manyheads.arch.errors import UserError
 from manyheads.conditioning.monitor import Probe, Reading
 from manyheads.conditioning.probe import probe, summary
 from manyheads.models.build import build
-from manyheads.nn.rates import Rates
+from manyheads.spec.errors import UserError
+from manyheads.spec.rates import Rates
 from tests.models.tiny import ORIGINALS, inputs
 
 ARCH = ORIGINALS["vit"]

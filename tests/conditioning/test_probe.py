@@ -12,12 +12,12 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from manyheads.arch.errors import UserError
 from manyheads.conditioning.listen import listening
 from manyheads.conditioning.probe import as_record, probe, summary
 from manyheads.conditioning.taps import find
 from manyheads.models.build import build
-from manyheads.nn.rates import Rates
+from manyheads.spec.errors import UserError
+from manyheads.spec.rates import Rates
 from tests.conditioning.others import make
 from tests.models.tiny import ORIGINALS, inputs
 

@@ -8,9 +8,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from manyheads.arch.errors import UserError
 from manyheads.conditioning.products import extreme_vectors, squarings
 from manyheads.conditioning.spectrum import LIMITS, edges, spectrum
+from manyheads.spec.errors import UserError
 
 METHODS = ("eigen", "products", "exact")
 SMALL = [(16, 40), (40, 16), (33, 33), (197, 64), (65, 192)]

@@ -10,13 +10,13 @@ import pytest
 import torch
 from torch import nn
 
-from manyheads.arch.errors import UserError
-from manyheads.arch.parts import Nested
-from manyheads.arch.spec import attentions
 from manyheads.conditioning.listen import listening, multihead
 from manyheads.conditioning.probe import probe
 from manyheads.conditioning.taps import TAPS, Tap, find
 from manyheads.models.build import build
+from manyheads.spec.arch import attentions
+from manyheads.spec.errors import UserError
+from manyheads.spec.parts import Nested
 from tests.conditioning.others import CASES, make
 from tests.models.tiny import ORIGINALS, inputs
 

@@ -10,10 +10,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from manyheads.arch.errors import UserError
 from manyheads.data import cifar, fashion, folders
 from manyheads.data.catalog import SETS, image_set
 from manyheads.data.idx import idx_bytes, read_idx
+from manyheads.spec.errors import UserError
 
 from .written import CIFAR_FILES, COLOURS, write_cifar, write_folder, write_image, write_pack, write_tiny
 

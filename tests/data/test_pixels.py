@@ -9,11 +9,11 @@ import pytest
 import torch
 from torchvision.transforms.v2 import functional as vision
 
-from manyheads.arch.errors import UserError
-from manyheads.data.augment import Augment, Rand
 from manyheads.data.geometry import Geometry, boxes_in
 from manyheads.data.mixing import Mix, mixed, plan_mix
 from manyheads.data.pixels import Cutter, Normaliser, bordered, erase, resize
+from manyheads.spec.augment import Augment, Rand
+from manyheads.spec.errors import UserError
 
 CPU = torch.device("cpu")
 DRAW = np.random.default_rng(0)

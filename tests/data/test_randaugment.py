@@ -9,8 +9,8 @@ import pytest
 import torch
 from PIL import Image, ImageEnhance, ImageOps
 
-from manyheads.data.augment import Rand
 from manyheads.data.randaugment import AFFINE, BLENDS, OPS, RandAugment, amounts
+from manyheads.spec.augment import Rand
 
 FILL = (0.5, 0.4, 0.3)
 COLOUR = tuple(round(255 * part) for part in FILL)

@@ -15,11 +15,11 @@ import pytest
 import torch
 from PIL import Image
 
-from manyheads.arch.errors import UserError
-from manyheads.data.augment import Augment, Rand
 from manyheads.data.folders import image_folder
 from manyheads.data.shapes import Terms
 from manyheads.data.stream import Stream, worker_count
+from manyheads.spec.augment import Augment, Rand
+from manyheads.spec.errors import UserError
 
 from .written import write_folder
 

@@ -12,23 +12,23 @@ import pytest
 
 from manyheads import tasks
 from manyheads.arch import zoo
-from manyheads.arch.audit import likely
 from manyheads.arch.controls import depths, head_dims, heads, inners, mlp_dims
-from manyheads.arch.paper import BY_ID
 from manyheads.arch.params import params
 from manyheads.arch.redesign import policy_of
-from manyheads.arch.spec import Arch, attentions, editable
 from manyheads.experiments import pairs, table3, vision_parts
 from manyheads.experiments.claims import CLAIMS
-from manyheads.experiments.experiment import Arm, Experiment, specs
 from manyheads.experiments.first_paper import FIRST
 from manyheads.experiments.registry import EXPERIMENTS
 from manyheads.experiments.table1_glue import TABLE1_GLUE, classifier
 from manyheads.models.build import build
+from manyheads.paper.audit import likely
+from manyheads.paper.rows import BY_ID
+from manyheads.spec.arch import Arch, attentions, editable
+from manyheads.spec.experiment import Arm, Experiment, specs
+from manyheads.spec.recipe import Recipe
 from manyheads.tasks import Glue
 from manyheads.tasks.measurement import Measurement
 from manyheads.train import recipes_lra, recipes_text
-from manyheads.train.recipe import Recipe
 from manyheads.train.table6 import table6, table6_task
 
 SCALES = ("smoke", "small", "paper")

@@ -12,12 +12,10 @@ from typing import Any
 import pytest
 from scipy import stats
 
-from manyheads.arch.errors import UserError
 from manyheads.arch.families import nearest_neighbor
 from manyheads.data.text.glue import SETS
 from manyheads.experiments.adopt import adopt
 from manyheads.experiments.best import Best, chosen
-from manyheads.experiments.experiment import Arm, Experiment, Setting, folder, specs
 from manyheads.experiments.first_paper import FIRST
 from manyheads.experiments.rank_paper import RANK
 from manyheads.experiments.registry import EXPERIMENTS
@@ -26,6 +24,8 @@ from manyheads.experiments.table1_glue import TABLE1_GLUE, classifier, prepare
 from manyheads.experiments.trend import spearman, trend
 from manyheads.experiments.verdict import judge
 from manyheads.runs import Run, RunSpec, find
+from manyheads.spec.errors import UserError
+from manyheads.spec.experiment import Arm, Experiment, Setting, folder, specs
 from manyheads.tasks import from_dict
 from manyheads.tasks.footprint import Footprint
 from manyheads.tasks.measurement import Measurement

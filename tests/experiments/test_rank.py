@@ -9,9 +9,7 @@ import pytest
 
 from manyheads.arch.controls import depths, head_dims, heads, inners
 from manyheads.arch.params import params
-from manyheads.arch.spec import Arch
 from manyheads.experiments.demo import shortened
-from manyheads.experiments.experiment import Experiment, folder, specs
 from manyheads.experiments.rank_axes import AXES
 from manyheads.experiments.rank_dim import RANK_DIM
 from manyheads.experiments.rank_fig1 import FIG1
@@ -23,6 +21,8 @@ from manyheads.experiments.rank_regression import REGRESSION
 from manyheads.experiments.rank_replay import REPLAY
 from manyheads.experiments.registry import EXPERIMENTS
 from manyheads.runs import Run, RunSpec
+from manyheads.spec.arch import Arch
+from manyheads.spec.experiment import Experiment, folder, specs
 from manyheads.tasks import from_dict
 from manyheads.train.loop import train
 

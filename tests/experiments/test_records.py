@@ -11,13 +11,13 @@ from pathlib import Path
 import pytest
 
 from manyheads import tasks
-from manyheads.arch.errors import UserError
 from manyheads.arch.params import params
 from manyheads.experiments.claims import CLAIMS
 from manyheads.experiments.demo import DEMO, shortened
-from manyheads.experiments.experiment import Arm, Comparison, Experiment, folder, specs
 from manyheads.experiments.registry import EXPERIMENTS, get
-from manyheads.train.recipe import Recipe
+from manyheads.spec.errors import UserError
+from manyheads.spec.experiment import Arm, Comparison, Experiment, folder, specs
+from manyheads.spec.recipe import Recipe
 
 EVERY = [(experiment, scale) for experiment in EXPERIMENTS.values() for scale in experiment.settings]
 

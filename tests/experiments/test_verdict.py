@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from manyheads.arch.errors import UserError
-from manyheads.experiments.experiment import Comparison
 from manyheads.experiments.statistics import effect
 from manyheads.experiments.verdict import Verdict, judge
+from manyheads.spec.errors import UserError
+from manyheads.spec.experiment import Comparison
 
 BASE = {0: 0.800, 1: 0.802, 2: 0.798, 3: 0.801}
 

@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from manyheads.arch.errors import UserError
 from manyheads.runs import Run
+from manyheads.spec.errors import UserError
 from manyheads.train.loop import train
 from manyheads.train.stop import Stopped
 from tests.train.tiny import run_here, spawn, spec, steps, traces

@@ -10,8 +10,8 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from manyheads.arch.errors import UserError
 from manyheads.interop.callbacks import KappaCallback, LightningKappaCallback
+from manyheads.spec.errors import UserError
 from tests.conditioning.others import make, words
 
 

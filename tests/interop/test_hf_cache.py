@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 import torch
 
-from manyheads.arch.errors import UserError
 from manyheads.arch.families import gpt2, llama
-from manyheads.arch.parts import Rope
 from manyheads.models.build import build
+from manyheads.spec.errors import UserError
+from manyheads.spec.parts import Rope
 
 transformers = pytest.importorskip("transformers", reason="transformers is in the hf extra")
 door = pytest.importorskip("manyheads.interop.hf", reason="transformers is in the hf extra")

@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 import torch
 
-from manyheads.arch import record
-from manyheads.arch.errors import UserError
-from manyheads.arch.parts import Classify, Lm, Masked, Token
-from manyheads.arch.spec import Arch
 from manyheads.models.build import build
+from manyheads.spec import serialise as record
+from manyheads.spec.arch import Arch
+from manyheads.spec.errors import UserError
+from manyheads.spec.parts import Classify, Lm, Masked, Token
 from tests.models.tiny import ORIGINALS, inputs, variants
 
 transformers = pytest.importorskip("transformers", reason="transformers is in the hf extra")

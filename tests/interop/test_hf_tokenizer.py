@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 import torch
 
-from manyheads.arch.errors import UserError
 from manyheads.arch.families import crammed_bert, gpt2, vit
 from manyheads.data.text.vocabulary import load
 from manyheads.models.build import build
+from manyheads.spec.errors import UserError
 
 transformers = pytest.importorskip("transformers", reason="transformers is in the hf extra")
 door = pytest.importorskip("manyheads.interop.hf", reason="transformers is in the hf extra")

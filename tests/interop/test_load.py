@@ -7,13 +7,13 @@ from pathlib import Path
 import pytest
 import torch
 
-from manyheads.arch import record
-from manyheads.arch.errors import UserError
 from manyheads.conditioning.probe import probe
 from manyheads.interop import given
 from manyheads.interop.load import Input, load
 from manyheads.models import store
 from manyheads.models.build import build
+from manyheads.spec import serialise as record
+from manyheads.spec.errors import UserError
 from tests.conditioning.others import make
 from tests.models.tiny import ORIGINALS
 

@@ -6,10 +6,10 @@ import pytest
 import torch
 
 from manyheads.arch import zoo
-from manyheads.arch.errors import UserError
 from manyheads.arch.params import params
-from manyheads.arch.parts import Mlp
 from manyheads.interop.names import resolve
+from manyheads.spec.errors import UserError
+from manyheads.spec.parts import Mlp
 from tests.parity.test_counts import TIMM
 
 timm = pytest.importorskip("timm", reason="timm is in the vision extra")

@@ -7,12 +7,13 @@ from pathlib import Path
 import pytest
 import torch
 
-from manyheads.arch import record, zoo
-from manyheads.arch.errors import UserError
+from manyheads.arch import zoo
 from manyheads.arch.params import params
 from manyheads.arch.redesign import redesign
 from manyheads.interop.emit import emit
 from manyheads.models.build import build
+from manyheads.spec import serialise as record
+from manyheads.spec.errors import UserError
 from tests.models.tiny import ORIGINALS, inputs, variants
 
 timm = pytest.importorskip("timm", reason="timm is in the vision extra")

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from manyheads.arch.families import bert, crammed_bert, gpt2, llama
-from manyheads.arch.parts import Classify, Norm, Rope, RopeLlama3
-from manyheads.arch.spec import Arch
+from manyheads.spec.arch import Arch
+from manyheads.spec.parts import Classify, Norm, Rope, RopeLlama3
 
 VOCAB, TOKENS = 61, 16
 _SIZE = (32, 2, 4, 8, 64)

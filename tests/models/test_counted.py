@@ -10,14 +10,14 @@ from hypothesis import given, settings
 from torch.utils.flop_counter import FlopCounterMode
 
 from manyheads.arch import zoo
-from manyheads.arch.audit import audit, likely
 from manyheads.arch.flops import forward_flops
-from manyheads.arch.paper import ROWS
 from manyheads.arch.params import params
-from manyheads.arch.parts import Token
 from manyheads.arch.redesign import redesign
-from manyheads.arch.spec import Arch
 from manyheads.models.build import build, groups
+from manyheads.paper.audit import audit, likely
+from manyheads.paper.rows import ROWS
+from manyheads.spec.arch import Arch
+from manyheads.spec.parts import Token
 
 from ..arch.random_records import FAMILIES
 from .tiny import ORIGINALS, empty, variants

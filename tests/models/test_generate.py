@@ -6,16 +6,16 @@ import pytest
 import torch
 from torch import Tensor
 
-from manyheads.arch.errors import UserError
 from manyheads.arch.families import gpt2, llama
 from manyheads.arch.memory import kv_bytes
-from manyheads.arch.parts import Rope
 from manyheads.arch.redesign import redesign
 from manyheads.models.build import build
 from manyheads.models.generate import Reader, Sampling, generate
 from manyheads.models.twins import hf_gpt2, hf_llama
 from manyheads.models.twins.entry import into
 from manyheads.nn.cache import Cache
+from manyheads.spec.errors import UserError
+from manyheads.spec.parts import Rope
 
 from .language import BOTH_WAYS, CAUSAL, TOKENS, VOCAB
 

@@ -12,13 +12,13 @@ from torch import Tensor, nn
 from torch.utils.flop_counter import FlopCounterMode
 
 from manyheads.arch import zoo
-from manyheads.arch.errors import UserError
 from manyheads.arch.flops import forward_flops
 from manyheads.arch.params import params
 from manyheads.arch.redesign import redesign
-from manyheads.arch.spec import Arch
 from manyheads.models.build import build, groups
 from manyheads.models.twins import hf_bert, hf_gpt2, hf_llama
+from manyheads.spec.arch import Arch
+from manyheads.spec.errors import UserError
 
 from ..parity import plain, plain_maps
 from .language import ALL, BOTH_WAYS, CAUSAL, CLASSIFIERS, TOKENS, VOCAB

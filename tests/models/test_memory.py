@@ -16,11 +16,11 @@ from torch.distributed._tools.mem_tracker import MemTracker
 from manyheads.arch import families as f
 from manyheads.arch import zoo
 from manyheads.arch.memory import Precision, activation_bytes, training_bytes
-from manyheads.arch.parts import Lm, Masked, Pair, Points, Token
 from manyheads.arch.redesign import redesign
-from manyheads.arch.spec import Arch
 from manyheads.models.build import MODELS
-from manyheads.nn.rates import Rates
+from manyheads.spec.arch import Arch
+from manyheads.spec.parts import Lm, Masked, Pair, Points, Token
+from manyheads.spec.rates import Rates
 
 # fmt: off
 CASES: dict[str, tuple[Callable[[], Arch], int]] = {

@@ -10,10 +10,10 @@ import torch._dynamo.testing
 from torch import nn
 from torch.utils.checkpoint import checkpoint
 
-from manyheads.arch.errors import UserError
 from manyheads.models.build import build, initialise, materialise
 from manyheads.models.store import load, save
-from manyheads.nn.rates import Rates
+from manyheads.spec.errors import UserError
+from manyheads.spec.rates import Rates
 
 from .tiny import ORIGINALS, inputs, scalar, variants
 
@@ -151,8 +151,8 @@ def test_noise_is_for_training_only(name: str) -> None:
 @families
 def test_every_block_keeps_its_part_of_the_record(name: str) -> None:
     """The specs met in the module are those of the record, attention for attention."""
-    from manyheads.arch.parts import Attention
-    from manyheads.arch.spec import attentions
+    from manyheads.spec.arch import attentions
+    from manyheads.spec.parts import Attention
 
     arch = variants(name)["fixed"]
     found = [m.spec for m in build(arch, device="meta").modules() if isinstance(getattr(m, "spec", None), Attention)]

@@ -11,13 +11,13 @@ from torch.nn import functional as F
 from torch.utils.flop_counter import FlopCounterMode
 
 from manyheads.arch import zoo
-from manyheads.arch.errors import UserError
 from manyheads.arch.families import nearest_neighbor
 from manyheads.arch.flops import forward_flops
 from manyheads.arch.params import params
 from manyheads.arch.redesign import redesign
-from manyheads.arch.spec import Arch
 from manyheads.models.build import build, groups, materialise
+from manyheads.spec.arch import Arch
+from manyheads.spec.errors import UserError
 
 
 class Unit(nn.Module):

@@ -11,11 +11,11 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from manyheads.arch.families import nystromformer
 from manyheads.arch.flops import nystrom_flops
-from manyheads.arch.parts import Attention, Norm, Nystrom, Softmax
 from manyheads.models.build import build
 from manyheads.nn.attention import SoftmaxAttention
 from manyheads.nn.inverse import pseudo_inverse
 from manyheads.nn.nystrom import NystromAttention, means, nystrom, segments
+from manyheads.spec.parts import Attention, Norm, Nystrom, Softmax
 
 
 def qkv(

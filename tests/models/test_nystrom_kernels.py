@@ -15,9 +15,9 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from manyheads.arch.parts import Attention, Nystrom
 from manyheads.nn import launch
 from manyheads.nn import nystrom as plain
+from manyheads.spec.parts import Attention, Nystrom
 from manyheads.train.captured import Captured
 
 GPU = pytest.mark.gpu

@@ -13,17 +13,17 @@ from torch.utils.checkpoint import checkpoint
 from torch.utils.flop_counter import FlopCounterMode
 
 from manyheads.arch import zoo
-from manyheads.arch.errors import UserError
 from manyheads.arch.families import nystromformer
 from manyheads.arch.flops import forward_flops
 from manyheads.arch.params import params
-from manyheads.arch.parts import Attention, Channel, Classify, Mlp, Norm, Nystrom, Pair, Residual, Softmax, Stage, Token
 from manyheads.arch.redesign import redesign
-from manyheads.arch.spec import Arch, attentions
 from manyheads.models.build import build, groups, materialise
 from manyheads.models.twins import hf_nystromformer
 from manyheads.nn.attention import SoftmaxAttention
-from manyheads.nn.rates import Rates
+from manyheads.spec.arch import Arch, attentions
+from manyheads.spec.errors import UserError
+from manyheads.spec.parts import Attention, Channel, Classify, Mlp, Norm, Nystrom, Pair, Residual, Softmax, Stage, Token
+from manyheads.spec.rates import Rates
 
 from .statistics import same_statistics
 

@@ -8,12 +8,12 @@ import pytest
 import torch
 
 from manyheads.arch import zoo
-from manyheads.arch.errors import UserError
 from manyheads.arch.families import davit, gpt2, tnt, vit, volo, xcit
-from manyheads.arch.parts import Classify
-from manyheads.arch.spec import Arch
 from manyheads.models.build import build
 from manyheads.models.resize import resize, tables
+from manyheads.spec.arch import Arch
+from manyheads.spec.errors import UserError
+from manyheads.spec.parts import Classify
 
 
 def small_vit(image: int, tokens: int = 1, depth: int = 1) -> Arch:

@@ -14,15 +14,16 @@ from torch.utils.flop_counter import FlopCounterMode
 from manyheads.arch.families import davit, volo
 from manyheads.arch.flops import forward_flops
 from manyheads.arch.params import params
-from manyheads.arch.parts import Attention, Channel, ConvStem, Norm, Window
 from manyheads.arch.redesign import Policy, redesign
-from manyheads.arch.spec import Arch, class_attentions
 from manyheads.models.build import build, groups, materialise
 from manyheads.models.twins import timm_davit, timm_volo
 from manyheads.nn.channel import ChannelAttention
 from manyheads.nn.class_attention import ClassAttentionBlock
-from manyheads.nn.rates import DropPath, Rates
+from manyheads.nn.drop_path import DropPath
 from manyheads.nn.window import WindowAttention
+from manyheads.spec.arch import Arch, class_attentions
+from manyheads.spec.parts import Attention, Channel, ConvStem, Norm, Window
+from manyheads.spec.rates import Rates
 
 from .statistics import same_statistics
 

@@ -11,19 +11,20 @@ from torch.nn import functional as F
 from torch.utils.flop_counter import FlopCounterMode
 
 from manyheads.arch import zoo
-from manyheads.arch.errors import UserError
 from manyheads.arch.families import tnt, xcit
 from manyheads.arch.flops import forward_flops
 from manyheads.arch.params import params
-from manyheads.arch.parts import Attention, ClassAttention, Conv, ConvStem, CrossCovariance, Norm
 from manyheads.arch.redesign import redesign
-from manyheads.arch.spec import Arch
 from manyheads.models.build import build, groups, materialise
 from manyheads.models.twins import timm_tnt, timm_xcit
 from manyheads.nn import stem
 from manyheads.nn.class_attention import ClassAttentionBlock
 from manyheads.nn.cross_covariance import CrossCovarianceAttention
-from manyheads.nn.rates import DropPath, Rates
+from manyheads.nn.drop_path import DropPath
+from manyheads.spec.arch import Arch
+from manyheads.spec.errors import UserError
+from manyheads.spec.parts import Attention, ClassAttention, Conv, ConvStem, CrossCovariance, Norm
+from manyheads.spec.rates import Rates
 
 from .statistics import same_statistics
 

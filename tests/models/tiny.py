@@ -7,9 +7,9 @@ from torch import Tensor, nn
 
 from manyheads.arch import families as f
 from manyheads.arch.controls import depths, head_dims, heads
-from manyheads.arch.parts import Pair, Points, Rope, Token
 from manyheads.arch.redesign import redesign
-from manyheads.arch.spec import Arch
+from manyheads.spec.arch import Arch
+from manyheads.spec.parts import Pair, Points, Rope, Token
 
 # fmt: off
 ORIGINALS: dict[str, Arch] = {

@@ -13,9 +13,9 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from manyheads.arch.errors import UserError
 from manyheads.models.build import build
 from manyheads.nn.loss import vocabulary_loss
+from manyheads.spec.errors import UserError
 from tests.models.tiny import ORIGINALS, inputs
 
 GPU = pytest.mark.gpu

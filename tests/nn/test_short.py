@@ -62,9 +62,9 @@ def test_kernels_are_their_formulas(shape: tuple[int, ...], dtype: torch.dtype, 
 
 @GPU
 def test_attention_chooses_it_for_few_tokens_and_compiles() -> None:
-    from manyheads.arch.parts import Attention
     from manyheads.nn.attention import SoftmaxAttention
     from manyheads.nn.sdpa import backend
+    from manyheads.spec.parts import Attention
 
     x = torch.randn(8, 16, 32, device="cuda")
     assert backend(x[:, None]) == "short"

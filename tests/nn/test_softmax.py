@@ -6,9 +6,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from manyheads.arch.parts import Rope, RopeLlama3
 from manyheads.nn.rope import Rotary, turn
 from manyheads.nn.sdpa import attend
+from manyheads.spec.parts import Rope, RopeLlama3
 
 
 def qkv(heads: int, kv_heads: int, tokens: int, keys: int) -> tuple[Tensor, Tensor, Tensor]:

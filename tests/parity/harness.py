@@ -11,9 +11,9 @@ import torch
 from torch import Tensor, nn
 
 from manyheads.arch.params import params
-from manyheads.arch.spec import Arch
 from manyheads.models.build import build
 from manyheads.models.twins.entry import Entry, back, into
+from manyheads.spec.arch import Arch
 
 RESULTS = Path(__file__).parents[2] / "build" / "parity"
 TOLERANCE = 1e-9

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from manyheads.arch.parts import Masked
-from manyheads.arch.spec import Arch, attentions
 from manyheads.models.twins.entry import Entry, Shape, Stack, same
+from manyheads.spec.arch import Arch, attentions
+from manyheads.spec.parts import Masked
 
 
 @dataclass(frozen=True)

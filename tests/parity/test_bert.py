@@ -6,8 +6,8 @@ import pytest
 import torch
 
 from manyheads.arch.families import bert
-from manyheads.arch.parts import Classify
 from manyheads.models.twins import hf_bert
+from manyheads.spec.parts import Classify
 
 from .harness import agree
 from .hf import tokens, untied

@@ -8,9 +8,9 @@ import pytest
 import torch
 
 from manyheads.arch.families import llama
-from manyheads.arch.parts import Rope, RopeLlama3
 from manyheads.models.llama import Llama
 from manyheads.models.twins import hf_llama
+from manyheads.spec.parts import Rope, RopeLlama3
 
 from .harness import agree
 from .hf import in_double, keep_frequencies, tokens, untied

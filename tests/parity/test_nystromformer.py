@@ -11,11 +11,11 @@ import pytest
 import torch
 from torch import nn
 
-from manyheads.arch.parts import Attention, Classify, Mlp, Norm, Nystrom, Residual, Stage, Token
-from manyheads.arch.spec import Arch
 from manyheads.models.build import build
 from manyheads.models.twins import hf_nystromformer
 from manyheads.models.twins.entry import into
+from manyheads.spec.arch import Arch
+from manyheads.spec.parts import Attention, Classify, Mlp, Norm, Nystrom, Residual, Stage, Token
 
 from .harness import agree, randomise
 from .hf import tokens

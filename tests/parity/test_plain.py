@@ -6,8 +6,8 @@ import pytest
 import torch
 
 from manyheads.arch.families import crammed_bert, gpt2
-from manyheads.arch.parts import Classify, Norm
 from manyheads.models.crammed_bert import CrammedBert
+from manyheads.spec.parts import Classify, Norm
 
 from . import plain_maps
 from .harness import agree

@@ -8,10 +8,10 @@ from torch import nn
 
 from manyheads.arch import zoo
 from manyheads.arch.families import volo
-from manyheads.arch.spec import Arch
 from manyheads.models.build import build
 from manyheads.models.twins import timm_volo
 from manyheads.models.twins.entry import back, into
+from manyheads.spec.arch import Arch
 
 from .harness import agree, randomise
 
@@ -60,8 +60,8 @@ def test_outlook_equals_timm_on_any_grid(grid: int) -> None:
     """An odd grid too, whose last spot looks over its edge."""
     from timm.models.volo import OutlookAttention as Twin
 
-    from manyheads.arch.parts import Attention, Outlook
     from manyheads.nn.outlook import OutlookAttention
+    from manyheads.spec.parts import Attention, Outlook
 
     torch.manual_seed(0)
     twin = Twin(24, 3, stride=2).double()

@@ -12,10 +12,10 @@ from manyheads.arch import zoo
 from manyheads.arch.controls import depths, head_dims, heads, mlp_dims
 from manyheads.arch.params import params
 from manyheads.arch.redesign import redesign
-from manyheads.arch.spec import Arch
 from manyheads.planner import Budget, Limits, Plan, plan
 from manyheads.planner.facts import facts
 from manyheads.planner.judge import tally
+from manyheads.spec.arch import Arch
 from tests.models.tiny import ORIGINALS
 
 FLAT = f.vit(64, 6, 2, 32, 256, image=32, patch=8, classes=10)

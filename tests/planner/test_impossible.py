@@ -9,8 +9,8 @@ import pytest
 from manyheads.arch import families as f
 from manyheads.arch import zoo
 from manyheads.arch.count import forward_flops, params
-from manyheads.arch.errors import UserError
 from manyheads.planner import Budget, Limits, plan
+from manyheads.spec.errors import UserError
 
 SMALL = f.vit(64, 4, 2, 32, 256, image=32, patch=8, classes=10)
 

@@ -8,12 +8,12 @@ import torch
 from torch import nn
 
 from manyheads.arch.controls import depths, head_dims, heads, mlp_dims
-from manyheads.arch.errors import UserError
 from manyheads.arch.params import params
 from manyheads.conditioning.taps import Tap
 from manyheads.interop.read_module import from_module
 from manyheads.models.build import build
 from manyheads.planner import Budget, Limits, plan
+from manyheads.spec.errors import UserError
 from tests.conditioning.others import make
 from tests.models.tiny import ORIGINALS
 

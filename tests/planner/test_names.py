@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from manyheads.arch import record
-from manyheads.arch.errors import UserError
 from manyheads.interop.names import resolve
 from manyheads.models import store
 from manyheads.models.build import build
+from manyheads.spec import serialise as record
+from manyheads.spec.errors import UserError
 from tests.models.tiny import ORIGINALS
 
 GPT, VIT = ORIGINALS["gpt2"], ORIGINALS["vit"]

@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 
 from manyheads.arch import families as f
-from manyheads.arch.errors import UserError
 from manyheads.conditioning.probe import as_record, probe
 from manyheads.conditioning.theory import rank_coverage
 from manyheads.models.build import build
 from manyheads.planner import Budget, Limits, plan
 from manyheads.planner.probed import Probed, read
+from manyheads.spec.errors import UserError
 from tests.models.tiny import inputs
 
 ARCH = f.vit(64, 4, 2, 32, 128, image=32, patch=8, classes=10)

@@ -7,14 +7,14 @@ from functools import cache
 import pytest
 
 from manyheads.arch import zoo
-from manyheads.arch.audit import likely
 from manyheads.arch.controls import depths, heads, inners
-from manyheads.arch.paper import BY_ID, PAIRS
 from manyheads.arch.params import params
-from manyheads.arch.parts import Outlook
 from manyheads.arch.redesign import redesign
-from manyheads.arch.spec import Arch, attentions
+from manyheads.paper.audit import likely
+from manyheads.paper.rows import BY_ID, PAIRS
 from manyheads.planner import Budget, Design, Limits, Plan, plan
+from manyheads.spec.arch import Arch, attentions
+from manyheads.spec.parts import Outlook
 
 # pair -> the warnings that its lean design deserves
 # fmt: off

@@ -9,10 +9,10 @@ import pytest
 from manyheads.arch import families as f
 from manyheads.arch import zoo
 from manyheads.arch.redesign import redesign
-from manyheads.arch.spec import Arch
 from manyheads.conditioning.theory import gaussian_log_kappa
 from manyheads.planner import Budget, Design, plan
 from manyheads.planner.judge import RULES
+from manyheads.spec.arch import Arch
 
 VIT = zoo.get("vit_b")
 GPT = zoo.get("gpt2")

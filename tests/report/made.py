@@ -7,8 +7,8 @@ import math
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from manyheads.experiments.experiment import Experiment, folder, specs
 from manyheads.runs import Run, RunSpec
+from manyheads.spec.experiment import Experiment, folder, specs
 
 MACHINE = {"device": "a made-up <machine>", "threads": 1, "torch": "2.11"}
 EVALUATIONS = 10

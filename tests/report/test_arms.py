@@ -11,12 +11,12 @@ from typing import Any
 import pytest
 
 from manyheads.arch.params import params
-from manyheads.experiments.experiment import folder, specs
 from manyheads.experiments.registry import EXPERIMENTS
 from manyheads.report.gather import Section, gather
 from manyheads.report.section import arms_table
 from manyheads.report.summary import table, terms
 from manyheads.report.tables import csv_rows
+from manyheads.spec.experiment import folder, specs
 
 from .made import put, quick
 from .test_page import FOUR

@@ -17,7 +17,6 @@ from xml.etree import ElementTree
 import pytest
 
 from manyheads.arch.count import forward_flops, params, training_bytes
-from manyheads.arch.spec import editable
 from manyheads.conditioning.theory import gaussian_log_kappa
 from manyheads.experiments.registry import EXPERIMENTS
 from manyheads.report.gather import gather
@@ -25,6 +24,7 @@ from manyheads.report.ledger import claims_table, ledger
 from manyheads.report.page import write
 from manyheads.report.section import arms_table
 from manyheads.report.tables import csv_rows
+from manyheads.spec.arch import editable
 
 from .browser import CHROMIUM, Browser
 from .made import comparison, quick

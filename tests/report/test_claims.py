@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 
 from manyheads.experiments.claims import CLAIMS
-from manyheads.experiments.experiment import Comparison, Experiment
 from manyheads.experiments.registry import EXPERIMENTS
 from manyheads.report.gather import Section, gather
 from manyheads.report.judged import verdicts
@@ -18,6 +17,7 @@ from manyheads.report.measured import by_kind
 from manyheads.report.strip import strip, wanted
 from manyheads.report.summary import conclusion, terms
 from manyheads.report.tables import csv_rows
+from manyheads.spec.experiment import Comparison, Experiment
 
 from .made import comparison, quick
 from .test_page import FOUR, KNOWN, TOP1

@@ -15,9 +15,9 @@ from manyheads.arch.count import forward_flops, head_layers, kv_bytes, params, t
 from manyheads.arch.families import nearest_neighbor
 from manyheads.arch.image import at_image
 from manyheads.arch.redesign import policy_of, redesign
-from manyheads.arch.spec import Arch, attentions, editable
 from manyheads.report.explorer import MODELS, Dial, dials, models, presets
 from manyheads.report.explorer_rules import pure
+from manyheads.spec.arch import Arch, attentions, editable
 
 NODE = shutil.which("node")
 needs_node = pytest.mark.skipif(NODE is None, reason="node runs the page's JavaScript; not installed here")

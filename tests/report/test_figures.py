@@ -14,7 +14,6 @@ import pytest
 from manyheads.arch.families import vit
 from manyheads.arch.redesign import redesign
 from manyheads.experiments.demo import DEMO
-from manyheads.experiments.experiment import Arm, Comparison, Experiment
 from manyheads.experiments.registry import EXPERIMENTS
 from manyheads.report.assets import drawable
 from manyheads.report.factors import sweep
@@ -23,6 +22,7 @@ from manyheads.report.gather import Section, gather
 from manyheads.report.page import write
 from manyheads.report.scale import Axis, log_ticks, ticks
 from manyheads.report.section import figure_name
+from manyheads.spec.experiment import Arm, Comparison, Experiment
 
 from .made import quick
 

@@ -14,15 +14,15 @@ from pathlib import Path
 
 import pytest
 
-from manyheads.arch.errors import UserError
 from manyheads.experiments.demo import DEMO
-from manyheads.experiments.experiment import Experiment, specs
 from manyheads.experiments.registry import EXPERIMENTS
 from manyheads.report.figures import figures
 from manyheads.report.gather import gather
 from manyheads.report.page import write
 from manyheads.report.summary import conclusion, table
 from manyheads.runs import Run, RunSpec
+from manyheads.spec.errors import UserError
+from manyheads.spec.experiment import Experiment, specs
 
 from .made import comparison, finish, many, put, quick
 

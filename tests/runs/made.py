@@ -19,7 +19,7 @@ HEAD = f"""
 import os, signal, sys, time
 sys.path[:0] = [{str(ROOT / "src")!r}, {str(ROOT)!r}]
 from pathlib import Path
-from manyheads.arch.errors import UserError
+from manyheads.spec.errors import UserError
 from manyheads.runs import *
 from tests.runs.made import spec
 folder = Path(sys.argv[1])

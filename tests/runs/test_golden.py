@@ -8,9 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from manyheads.runs import Run, files, find
+from manyheads.runs import Run, find
 from manyheads.runs import run as writer
-from manyheads.runs import spec as specs
+from manyheads.spec import files
+from manyheads.spec import run as specs
 from tests.runs.made import spec
 
 GOLDEN = Path(__file__).parent / "golden"

@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from manyheads.arch.errors import UserError
 from manyheads.runs import Lines, Run
 from manyheads.runs.lines import BLOCK
-from manyheads.runs.plain import line
+from manyheads.spec.errors import UserError
+from manyheads.spec.values import line
 from tests.runs.made import spec
 
 

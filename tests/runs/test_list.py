@@ -16,7 +16,7 @@ from tests.runs.made import ROOT, spec
 LIST = f"""
 import sys, typer
 sys.path.insert(0, {str(ROOT / "src")!r})
-from manyheads.arch.errors import UserError
+from manyheads.spec.errors import UserError
 from manyheads.cli.runs import runs
 app = typer.Typer(pretty_exceptions_enable=False)
 app.command()(runs)

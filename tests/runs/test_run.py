@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from manyheads.arch.errors import UserError
 from manyheads.runs import Busy, Run
+from manyheads.spec.errors import UserError
 from tests.runs.made import done, spec, start
 
 HOLD = """

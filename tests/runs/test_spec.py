@@ -11,8 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from manyheads.arch import zoo
-from manyheads.arch.errors import UserError
-from manyheads.runs import RunSpec, files
+from manyheads.runs import RunSpec
+from manyheads.spec import files
+from manyheads.spec.errors import UserError
 from tests.runs.made import spec
 
 values = st.recursive(

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from manyheads.arch.errors import UserError
 from manyheads.runs import Run, RunSpec
+from manyheads.spec.errors import UserError
 from manyheads.sweep.job import Job, Outcome
 from manyheads.sweep.local import run
 from manyheads.sweep.view import Nobody, progress, told

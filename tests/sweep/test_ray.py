@@ -16,8 +16,8 @@ from typing import Any
 
 import pytest
 
-from manyheads.arch.errors import UserError
 from manyheads.runs import Run, RunSpec
+from manyheads.spec.errors import UserError
 from manyheads.sweep.job import Job
 from manyheads.sweep.ray import cluster, run
 from manyheads.sweep.view import Nobody

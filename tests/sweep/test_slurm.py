@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from manyheads.arch.errors import UserError
 from manyheads.runs import Run
+from manyheads.spec.errors import UserError
 from manyheads.sweep.slurm import NOTE, run
 from manyheads.sweep.view import Nobody
 

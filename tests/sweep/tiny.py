@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from manyheads.experiments.demo import DEMO
-from manyheads.experiments.experiment import Experiment, folder, specs
+from manyheads.spec.experiment import Experiment, folder, specs
 from manyheads.sweep.job import Job
 
 RECIPE = {

@@ -11,7 +11,6 @@ import pytest
 import torch
 
 from manyheads.arch import zoo
-from manyheads.arch.errors import UserError
 from manyheads.arch.families import bert, crammed_bert
 from manyheads.data.text import pairs
 from manyheads.data.text.glue import SETS, Examples, glue_set, read
@@ -20,6 +19,7 @@ from manyheads.data.text.vocabulary import load
 from manyheads.models.build import build
 from manyheads.models.store import save
 from manyheads.runs import Run, RunSpec
+from manyheads.spec.errors import UserError
 from manyheads.tasks import Glue, MaskedLanguage, to_dict
 from manyheads.tasks import glue_scores as scored
 from manyheads.tasks.glue_work import GlueWork

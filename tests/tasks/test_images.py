@@ -15,9 +15,9 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from manyheads.arch import families, zoo
-from manyheads.arch.errors import UserError
 from manyheads.data.catalog import read
 from manyheads.models.build import build
+from manyheads.spec.errors import UserError
 from manyheads.tasks import Augment, Images, Rand
 from manyheads.tasks.image_work import ImageWork
 from tests.data.written import write_folder

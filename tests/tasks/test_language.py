@@ -13,20 +13,20 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from manyheads.arch import zoo
-from manyheads.arch.errors import UserError
 from manyheads.arch.families import crammed_bert, gpt2, llama, vit
-from manyheads.arch.parts import Rope
 from manyheads.data.text.corpora import corpus
 from manyheads.data.text.tokenise import tokenise
 from manyheads.data.text.vocabulary import load
 from manyheads.models.build import build
 from manyheads.runs import Run, RunSpec
+from manyheads.spec.errors import UserError
+from manyheads.spec.parts import Rope
+from manyheads.spec.recipe import Recipe
+from manyheads.spec.schedule import factor
 from manyheads.tasks import LanguageModel, MaskedLanguage, from_dict, to_dict
 from manyheads.tasks.language import LanguageWork
 from manyheads.train.loop import train
-from manyheads.train.recipe import Recipe
 from manyheads.train.recipes_text import NAMED, crammed, glue, stories_proper, stories_repository
-from manyheads.train.schedule import factor
 from tests.train.tiny import traces
 
 CPU = torch.device("cpu")

@@ -7,13 +7,13 @@ from dataclasses import replace
 
 import pytest
 
-from manyheads.arch import paper
 from manyheads.arch.params import params
-from manyheads.arch.parts import Softmax
+from manyheads.paper import rows as paper
+from manyheads.spec.parts import Softmax
+from manyheads.spec.recipe import Recipe
+from manyheads.spec.schedule import beta1, factor
 from manyheads.tasks import from_dict, to_dict
-from manyheads.train.recipe import Recipe
 from manyheads.train.recipes_lra import PUBLISHED, SMOKE, softmax
-from manyheads.train.schedule import beta1, factor
 
 # vocabulary, tokens, classes, batch, warm-up, steps, evaluation every, training samples, parameters of (2,2), (1,4),
 # peer

@@ -11,12 +11,12 @@ import torch
 from torch.nn import functional
 
 from manyheads.arch import zoo
-from manyheads.arch.errors import UserError
 from manyheads.arch.families import bert, crammed_bert
 from manyheads.data.text.tokenise import tokenise
 from manyheads.data.text.vocabulary import parse, written
 from manyheads.models.build import build
 from manyheads.runs import Run, RunSpec
+from manyheads.spec.errors import UserError
 from manyheads.tasks import MaskedLanguage, from_dict, to_dict
 from manyheads.tasks.masked import MaskedWork
 from manyheads.train.loop import train

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from manyheads.arch.errors import UserError
+from manyheads.spec.errors import UserError
 from manyheads.tasks import TASKS, Augment, Images, Rand, Task, from_dict, to_dict
 
 EXAMPLES: list[Task] = [

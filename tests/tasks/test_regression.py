@@ -8,8 +8,8 @@ import pytest
 import torch
 from torch import Generator, Tensor, nn
 
-from manyheads.arch.errors import UserError
 from manyheads.arch.families import nearest_neighbor
+from manyheads.spec.errors import UserError
 from manyheads.tasks import Regression, from_dict, to_dict
 from manyheads.tasks.regression import best
 

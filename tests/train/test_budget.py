@@ -6,10 +6,10 @@ from itertools import pairwise
 
 import pytest
 
-from manyheads.arch.errors import UserError
 from manyheads.arch.flops import forward_flops
+from manyheads.spec.errors import UserError
+from manyheads.spec.recipe import Basis, Recipe
 from manyheads.train.budget import Budget, budget
-from manyheads.train.recipe import Basis, Recipe
 from tests.train.tiny import ARCH
 
 

@@ -9,13 +9,13 @@ import pytest
 import torch
 
 from manyheads.arch import zoo
-from manyheads.arch.errors import UserError
 from manyheads.arch.families import vit
 from manyheads.arch.memory import training_bytes
+from manyheads.spec.errors import UserError
+from manyheads.spec.recipe import Basis, Recipe
 from manyheads.train.estimate import estimate
 from manyheads.train.memory import advice, explained, fitting
 from manyheads.train.parallel import Ranks
-from manyheads.train.recipe import Basis, Recipe
 from manyheads.train.table6 import IMAGENET, table6
 from tests.train.tiny import ARCH
 

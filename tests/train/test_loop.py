@@ -11,16 +11,16 @@ import pytest
 import torch
 from torch._dynamo.testing import CompileCounter
 
-from manyheads.arch.errors import UserError
 from manyheads.arch.families import vit
 from manyheads.models.build import build
 from manyheads.models.store import load
-from manyheads.nn.rates import Rates
 from manyheads.runs import Run, RunSpec
+from manyheads.spec.errors import UserError
+from manyheads.spec.rates import Rates
+from manyheads.spec.recipe import Recipe
+from manyheads.spec.schedule import factor
 from manyheads.train.loop import train
 from manyheads.train.parallel import units
-from manyheads.train.recipe import Recipe
-from manyheads.train.schedule import factor
 from manyheads.train.step import compile_apart
 from tests.train.tiny import ARCH, RECIPE, Blobs, run_here, spec, steps, traces
 

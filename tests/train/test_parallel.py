@@ -10,11 +10,11 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from manyheads.arch.errors import UserError
 from manyheads.arch.families import nearest_neighbor, vit, xcit
 from manyheads.arch.params import params
 from manyheads.models.build import build
 from manyheads.runs import Run, RunSpec
+from manyheads.spec.errors import UserError
 from manyheads.train.parallel import Ranks, joined, local, units
 from tests.train.tiny import run_here, spec, steps, together, traces
 from tests.train.workers import meta_shards, shard_families, train_together

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from manyheads.arch.errors import UserError
 from manyheads.runs import Run
+from manyheads.spec.errors import UserError
 from manyheads.train.budget import Budget
 from manyheads.train.loop import train
 from manyheads.train.progress import Bar, Lines, Nobody, watch

@@ -12,11 +12,13 @@ from pathlib import Path
 import pytest
 import torch
 
-from manyheads.arch.errors import UserError
 from manyheads.arch.families import crammed_bert, nearest_neighbor
-from manyheads.arch.parts import Masked, Norm
 from manyheads.models.build import build
 from manyheads.runs import Run, RunSpec
+from manyheads.spec.errors import UserError
+from manyheads.spec.parts import Masked, Norm
+from manyheads.spec.recipe import Basis, Recipe
+from manyheads.spec.schedule import factor
 from manyheads.tasks import MaskedLanguage, to_dict
 from manyheads.tasks.nearest import NearestNeighbor
 from manyheads.train import ramp
@@ -24,9 +26,7 @@ from manyheads.train.budget import Budget, budget
 from manyheads.train.estimate import estimate
 from manyheads.train.guard import Diverged
 from manyheads.train.loop import train
-from manyheads.train.recipe import Basis, Recipe
 from manyheads.train.recipes_text import crammed
-from manyheads.train.schedule import factor
 from tests.faults.killing import KILLED, attempt, killed_at
 from tests.train.tiny import ARCH, RECIPE, Blobs, run_here, spec, steps, together, traces
 from tests.train.workers import train_together

@@ -9,12 +9,12 @@ from dataclasses import replace
 import pytest
 
 from manyheads.arch import zoo
-from manyheads.arch.errors import UserError
-from manyheads.nn.rates import Rates
+from manyheads.spec.errors import UserError
+from manyheads.spec.rates import Rates
+from manyheads.spec.recipe import Basis, Recipe
+from manyheads.spec.schedule import Schedule, factor
 from manyheads.tasks import from_dict, to_dict
 from manyheads.train.budget import budget
-from manyheads.train.recipe import Basis, Recipe
-from manyheads.train.schedule import Schedule, factor
 from manyheads.train.table6 import IMAGENET, table6, table6_task
 
 FULL = Recipe(

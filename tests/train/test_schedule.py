@@ -7,7 +7,7 @@ import math
 import pytest
 import torch
 
-from manyheads.train.schedule import Schedule, beta1, factor
+from manyheads.spec.schedule import Schedule, beta1, factor
 
 PLACES = [i / 40 for i in range(41)]
 

@@ -10,13 +10,13 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from manyheads.arch.errors import UserError
 from manyheads.arch.families import crammed_bert
 from manyheads.cli import main
 from manyheads.data.text.glue import glue_set
 from manyheads.models.build import build
 from manyheads.models.store import save
 from manyheads.runs import Run, RunSpec
+from manyheads.spec.errors import UserError
 from manyheads.tasks import Glue, to_dict
 from manyheads.train.loop import train
 from manyheads.train.start import finetune, weights_digest

@@ -21,8 +21,8 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from manyheads.arch.families import vit
-from manyheads.arch.spec import Arch
 from manyheads.runs import Run, RunSpec
+from manyheads.spec.arch import Arch
 from manyheads.tasks import TASKS
 from manyheads.train.loop import train
 

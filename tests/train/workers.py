@@ -9,8 +9,8 @@ from typing import Any
 
 import torch
 
-from manyheads.arch.errors import UserError
 from manyheads.runs import Run, RunSpec
+from manyheads.spec.errors import UserError
 from manyheads.train.loop import train
 from manyheads.train.stop import Stopped
 
@@ -86,7 +86,7 @@ def meta_shards(arch: Any, answer: str) -> None:
 def shard_families() -> None:
     """Every family's tiny model, whole and sharded over these processes: the same output, the same gradients."""
     from manyheads.models.build import build
-    from manyheads.nn.rates import Rates
+    from manyheads.spec.rates import Rates
     from manyheads.train.parallel import joined, whole
     from manyheads.train.place import place
     from tests.models.tiny import ORIGINALS, inputs, scalar

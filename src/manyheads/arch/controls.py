@@ -10,11 +10,12 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
-from .errors import UserError
+from manyheads.spec.arch import Arch, attentions, editable, mlps
+from manyheads.spec.errors import UserError
+from manyheads.spec.parts import Attention, ClassAttention, ConvStem, Mlp, Nested, Points, Residual, Softmax, Stage
+
 from .params import params
-from .parts import Attention, ClassAttention, ConvStem, Mlp, Nested, Points, Residual, Softmax, Stage
 from .redesign import policy_of, redesign
-from .spec import Arch, attentions, editable, mlps
 
 LIMIT = 0.01
 

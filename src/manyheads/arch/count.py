@@ -9,10 +9,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from manyheads.spec.arch import Arch, Sketch, attentions
+
 from .flops import forward_flops, training_flops
 from .memory import activation_bytes, kv_bytes, state_bytes, training_bytes
 from .params import Params, params
-from .spec import Arch, Sketch, attentions
 
 __all__ = [
     "Cost",

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from .parts import (
+from manyheads.spec.arch import Arch
+from manyheads.spec.parts import (
     Attention,
     Channel,
     ClassAttention,
@@ -42,7 +43,6 @@ from .parts import (
     Token,
     Window,
 )
-from .spec import Arch
 
 LAYER5, LAYER6, LAYER12 = Norm(eps=1e-5), Norm(eps=1e-6), Norm(eps=1e-12)
 BATCH = Norm("batch", 1e-5)

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from .check import conv_side
-from .parts import (
+from manyheads.spec.arch import Arch, Sketch, side
+from manyheads.spec.check import conv_side
+from manyheads.spec.parts import (
     Attention,
     Channel,
     ClassAttention,
@@ -37,7 +38,6 @@ from .parts import (
     Token,
     Window,
 )
-from .spec import Arch, Sketch, side
 
 Num = Any
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from .check import conv_side
-from .errors import UserError
-from .parts import ClassToken, ConvStem, Downsample, Patch, Pixel
-from .spec import Arch, side
+from manyheads.spec.arch import Arch, side
+from manyheads.spec.check import conv_side
+from manyheads.spec.errors import UserError
+from manyheads.spec.parts import ClassToken, ConvStem, Downsample, Patch, Pixel
 
 
 def at_image(arch: Arch, image: int) -> Arch:

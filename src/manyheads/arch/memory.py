@@ -11,10 +11,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from .check import conv_side
-from .flops import padded
-from .params import params
-from .parts import (
+from manyheads.spec.arch import Arch, Sketch, attentions, side
+from manyheads.spec.check import conv_side
+from manyheads.spec.parts import (
     Attention,
     Channel,
     ClassAttention,
@@ -41,7 +40,9 @@ from .parts import (
     Token,
     Window,
 )
-from .spec import Arch, Sketch, attentions, side
+
+from .flops import padded
+from .params import params
 
 Num = Any
 Precision = Literal["fp32", "amp", "bf16"]

@@ -10,7 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass, fields
 from typing import Any
 
-from .parts import (
+from manyheads.spec.arch import Arch, Sketch
+from manyheads.spec.parts import (
     Attention,
     ClassAttention,
     Classify,
@@ -37,7 +38,6 @@ from .parts import (
     Stage,
     Token,
 )
-from .spec import Arch, Sketch
 
 Num = Any  # an int, an array or a symbol
 

@@ -10,10 +10,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, Literal
 
-from .check import divisors, nearest_divisors
-from .errors import UserError
-from .parts import Attention, Layer, Mlp, Nested, Residual, Softmax, Stage, Token
-from .spec import Arch, Sketch, attentions, editable, layers, mlps
+from manyheads.spec.arch import Arch, Sketch, attentions, editable, layers, mlps
+from manyheads.spec.check import divisors, nearest_divisors
+from manyheads.spec.errors import UserError
+from manyheads.spec.parts import Attention, Layer, Mlp, Nested, Residual, Softmax, Stage, Token
 
 Policy = Literal["fixed", "split"]
 Setting = int | Sequence[int] | None

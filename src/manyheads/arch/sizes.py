@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from manyheads.spec.arch import Arch
+
 from . import families as f
-from .spec import Arch
 
 
 def volo(width: int, depths: tuple[int, ...], heads: tuple[int, int], mlp: tuple[int, ...], stem: int = 64) -> Arch:

@@ -9,11 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import cache
 
+from manyheads.spec.arch import Arch
+from manyheads.spec.errors import UserError, nearest
+from manyheads.spec.parts import Rope, RopeLlama3
+
 from . import families as f
 from . import sizes
-from .errors import UserError, nearest
-from .parts import Rope, RopeLlama3
-from .spec import Arch
 
 
 def _volo(width: int, depths: tuple[int, ...], heads: tuple[int, int], ratio: int = 3, stem: int = 64) -> Arch:

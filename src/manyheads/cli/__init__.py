@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from manyheads.arch.errors import UserError
+from manyheads.spec.errors import UserError
 
 from .audit import audit
 from .demo import demo

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 if TYPE_CHECKING:
-    from manyheads.arch.audit import Audited
-    from manyheads.arch.readings import Reading
+    from manyheads.paper.audit import Audited
+    from manyheads.paper.readings import Reading
 
 
 def audit(
@@ -25,12 +25,12 @@ def audit(
 
 def report() -> dict[str, Any]:
     """The whole audit as plain values."""
-    from manyheads.arch.audit import audit as audited
-    from manyheads.arch.audit import memory, policies
     from manyheads.arch.controls import depths, head_dims, heads, mlp_dims
-    from manyheads.arch.figures import figures
-    from manyheads.arch.paper import RECIPE
-    from manyheads.arch.statements import statements
+    from manyheads.paper.audit import audit as audited
+    from manyheads.paper.audit import memory, policies
+    from manyheads.paper.figures import figures
+    from manyheads.paper.rows import RECIPE
+    from manyheads.paper.statements import statements
 
     return {
         "rows": [_row(item) for item in audited()],
@@ -109,9 +109,9 @@ def _print() -> None:
     from rich.padding import Padding
     from rich.table import Table
 
-    from manyheads.arch.audit import audit as audited
-    from manyheads.arch.audit import memory, show
-    from manyheads.arch.statements import statements
+    from manyheads.paper.audit import audit as audited
+    from manyheads.paper.audit import memory, show
+    from manyheads.paper.statements import statements
 
     console = Console()
     console.print("[bold]Parameters, Tables 1-5[/]  as printed, and exactly what the stated configuration gives")
@@ -177,8 +177,8 @@ def _table(table: Any, *titles: str) -> Any:
 
 
 def _verdict(console: Any) -> None:
-    from manyheads.arch.audit import audit as audited
-    from manyheads.arch.audit import policies
+    from manyheads.paper.audit import audit as audited
+    from manyheads.paper.audit import policies
 
     verdicts = Counter(item.verdict for item in audited())
     found = policies()

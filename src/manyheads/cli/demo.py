@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from manyheads.arch.errors import UserError
+from manyheads.spec.errors import UserError
 
 
 def demo(
@@ -24,8 +24,8 @@ def demo(
     """Train a small ViT, its lean redesign and two controls on the embedded images, and write a page. About 4
     minutes."""
     from manyheads.experiments.demo import DEMO, shortened
-    from manyheads.experiments.experiment import folder, specs
     from manyheads.report.page import write
+    from manyheads.spec.experiment import folder, specs
     from manyheads.sweep.job import Job
     from manyheads.sweep.local import Interrupted, run
     from manyheads.sweep.view import Nobody

@@ -7,8 +7,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from manyheads.arch.errors import UserError
 from manyheads.interop.extras import needed
+from manyheads.spec.errors import UserError
 
 FORMATS = (".svg", ".png", ".pdf")
 

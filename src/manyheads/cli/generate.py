@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from manyheads.arch.errors import UserError
+from manyheads.spec.errors import UserError
 
 from .numbers import parameters, size
 
@@ -88,9 +88,9 @@ def generate(
 
 def _tokenizer(folder: Path, given: str | None, root: Path, vocab: int) -> Vocabulary:
     """The tokenizer of the run's data, or the one that was given, if the model can have been trained with it."""
-    from manyheads.arch.record import read_json
     from manyheads.data.text import corpora
     from manyheads.data.text.vocabulary import load
+    from manyheads.spec.serialise import read_json
 
     spec = read_json(folder / "spec.json") if (folder / "spec.json").is_file() else {}
     task = spec.get("task", {}) if isinstance(spec, dict) else {}

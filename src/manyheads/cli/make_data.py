@@ -11,7 +11,7 @@ from typing import Annotated, Any
 
 import typer
 
-from manyheads.arch.errors import UserError, nearest
+from manyheads.spec.errors import UserError, nearest
 
 KINDS = ("listops", "pathfinder", "text", "retrieval")
 

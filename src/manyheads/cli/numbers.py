@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from manyheads.arch.errors import UserError
+from manyheads.spec.errors import UserError
 
 if TYPE_CHECKING:
-    from manyheads.arch.spec import Arch
+    from manyheads.spec.arch import Arch
 
 
 def millions(count: float) -> str:
@@ -21,7 +21,7 @@ def millions(count: float) -> str:
 def in_layers(arch: Arch) -> int | None:
     """Non-embedding parameters of a model that reads tokens, to stand beside its total; None of any other model."""
     from manyheads.arch.params import params
-    from manyheads.arch.parts import Token
+    from manyheads.spec.parts import Token
 
     return params(arch).non_embedding if isinstance(arch.embed, Token) else None
 

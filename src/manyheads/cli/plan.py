@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
 
 import typer
 
-from manyheads.arch.errors import UserError
-from manyheads.arch.spec import Arch
+from manyheads.spec.arch import Arch
+from manyheads.spec.errors import UserError
 
 from .numbers import whole_numbers
 
@@ -63,7 +63,6 @@ def plan(
     as_json: Annotated[bool, typer.Option("--json", help="For machines.")] = False,
 ) -> None:
     """Plan redesigns of a model with more heads and fewer layers under a budget."""
-    from manyheads.arch import record
     from manyheads.interop.names import resolve
     from manyheads.planner import Budget
     from manyheads.planner import plan as planned
@@ -71,6 +70,7 @@ def plan(
     from manyheads.planner.compare import command as train_command
     from manyheads.planner.compare import save as save_arms
     from manyheads.planner.record import as_record
+    from manyheads.spec import serialise as record
 
     if choose < 1:
         raise UserError(f"--choose {choose}: write the number of a design in the list, from 1 up")

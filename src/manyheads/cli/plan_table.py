@@ -128,8 +128,8 @@ def _cells(one: Design, original: bool, *, known: bool) -> dict[str, str]:
 
 
 def _place(design: Design) -> str:
-    from manyheads.arch.spec import attentions, editable
     from manyheads.planner.predict import sites
+    from manyheads.spec.arch import attentions, editable
 
     stages = [design.arch.stages[i] for i in editable(design.arch)]
     return each([f"{attentions(stage)[0].inner / sites(stage)[0].rows:.2f}" for stage in stages])

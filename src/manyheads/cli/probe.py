@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from manyheads.arch.errors import UserError
+from manyheads.spec.errors import UserError
 
 from .subject import subject
 

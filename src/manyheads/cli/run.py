@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from manyheads.arch.errors import UserError, nearest
+from manyheads.spec.errors import UserError, nearest
 
 if TYPE_CHECKING:
     from manyheads.sweep.job import Job, Outcome

@@ -20,8 +20,8 @@ def show(
     from rich.console import Console
     from rich.table import Table
 
-    from manyheads.experiments.experiment import folder
     from manyheads.report.words import count, duration
+    from manyheads.spec.experiment import folder
     from manyheads.sweep.forecast import forecast, wall
     from manyheads.sweep.job import Job
 

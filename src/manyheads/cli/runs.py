@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from manyheads.arch.errors import UserError
+from manyheads.spec.errors import UserError
 
 from .numbers import in_layers, millions
 

@@ -9,14 +9,14 @@ from typing import Annotated, Any, Literal, cast
 
 import typer
 
-from manyheads.arch import record
 from manyheads.arch.controls import controls, depths, head_dims, heads, inners, mlp_dims
 from manyheads.arch.count import Cost, cost
 from manyheads.arch.params import params
-from manyheads.arch.parts import Stage, Window
 from manyheads.arch.redesign import policy_of, redesign
-from manyheads.arch.spec import Arch, attentions, editable
 from manyheads.interop.names import resolve
+from manyheads.spec import serialise as record
+from manyheads.spec.arch import Arch, attentions, editable
+from manyheads.spec.parts import Stage, Window
 
 from .numbers import each, in_layers, millions, operations, size, whole_numbers
 

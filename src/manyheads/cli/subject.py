@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from manyheads.arch.errors import UserError
+from manyheads.spec.errors import UserError
 
 
 @dataclass(frozen=True)

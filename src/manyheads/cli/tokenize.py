@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from manyheads.arch.errors import UserError
+from manyheads.spec.errors import UserError
 
 from .numbers import millions, size
 

@@ -11,7 +11,7 @@ from typing import Annotated, Any, cast
 
 import typer
 
-from manyheads.arch.errors import UserError, nearest
+from manyheads.spec.errors import UserError, nearest
 
 from .numbers import in_layers, parameters, size
 
@@ -77,7 +77,7 @@ def train(
 
         chosen["weights"] = weights_digest(source)
     from manyheads import tasks
-    from manyheads.train.recipe import Recipe
+    from manyheads.spec.recipe import Recipe
 
     made, plan = tasks.from_dict(chosen), Recipe.from_dict(fields)
     arch = _fitted(_model(model), made)
@@ -206,7 +206,7 @@ def _task(name: str | None, data: str | None, recipe: str | None) -> dict[str, A
 
 
 def _object(file: Path, option: str, others: str) -> dict[str, Any]:
-    from manyheads.arch.record import read_json
+    from manyheads.spec.serialise import read_json
 
     if not file.is_file():
         raise UserError(f"{option} {file}: there is no such file; write the name of a file of JSON, {others}")
@@ -232,8 +232,8 @@ def _set(settings: list[str], into: dict[str, dict[str, Any]]) -> None:
     """Write `recipe.clip=0` and the like into the objects they name; fields are checked when these are read."""
     if not settings:
         return
+    from manyheads.spec.recipe import Recipe
     from manyheads.tasks import TASKS, to_dict
-    from manyheads.train.recipe import Recipe
 
     kind = TASKS.get(str(into["task"].get("is")))
     defaults: dict[str, Any] = {"recipe": Recipe().to_dict(), "task": {} if kind is None else to_dict(kind())}

@@ -13,7 +13,7 @@ from jaxtyping import Bool, Float
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from manyheads.arch.errors import UserError
+from manyheads.spec.errors import UserError
 
 from .listen import Heard, listening
 from .measure import as_matrices, flat

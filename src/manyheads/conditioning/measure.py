@@ -8,7 +8,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from manyheads.arch.errors import UserError
+from manyheads.spec.errors import UserError
 
 from .listen import Heard
 from .spectrum import Spectrum, spectrum

@@ -9,7 +9,7 @@ from typing import Any
 from jaxtyping import Bool
 from torch import Tensor, nn
 
-from manyheads.arch.errors import UserError
+from manyheads.spec.errors import UserError
 
 from .probe import Site, as_record, probe, summary
 from .taps import Tap

@@ -15,7 +15,7 @@ from typing import Any
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
-from manyheads.arch.errors import UserError
+from manyheads.spec.errors import UserError
 
 from .detail import Detail, look_closer
 from .jacobian import Jacobian, extremes

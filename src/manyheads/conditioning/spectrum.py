@@ -21,7 +21,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from manyheads.arch.errors import UserError
+from manyheads.spec.errors import UserError
 
 from .blocks import Block, read
 from .ends import Ends, by_eigen, by_exact, by_products

@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 from torch import nn
 
-from manyheads.arch.errors import UserError, nearest
+from manyheads.spec.errors import UserError, nearest
 
 Kind = Literal["softmax", "cross-covariance", "outlook", "window", "channel", "nystrom", "pixel", "class"]
 Values = tuple[str, Literal["all", "first", "last"]]

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import UInt8
 
-from manyheads.arch.errors import UserError
+from manyheads.spec.errors import UserError
 
 from .places import first_found, optional
 from .stored import Pixels

@@ -14,7 +14,7 @@ import torch
 from jaxtyping import UInt8
 from torch import Tensor
 
-from manyheads.arch.errors import UserError
+from manyheads.spec.errors import UserError
 
 from .geometry import Geometry
 from .places import optional

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from manyheads.arch.errors import UserError
+from manyheads.spec.errors import UserError
 
 from .idx import read_idx
 from .places import first_found

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from manyheads.arch.errors import UserError
+from manyheads.spec.errors import UserError
 
 from .places import first_found
 from .stored import Files

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Bool, Float
 
-from .augment import Augment, Span
+from manyheads.spec.augment import Augment, Span
+
 from .draws import key, uniforms
 from .shapes import Boxes, Indices
 

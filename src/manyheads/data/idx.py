@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import UInt8
 
-from manyheads.arch.errors import UserError
+from manyheads.spec.errors import UserError
 
 OPENERS: dict[str, Callable[..., Any]] = {".gz": gzip.open, ".xz": lzma.open}
 UNSIGNED_BYTE = 8

@@ -10,7 +10,8 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from .augment import Augment
+from manyheads.spec.augment import Augment
+
 from .draws import key
 from .shapes import Numbers
 

@@ -7,7 +7,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from manyheads.arch.errors import UserError
+from manyheads.spec.errors import UserError
 
 VARIABLE = "MANYHEADS_DATA"
 

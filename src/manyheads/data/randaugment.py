@@ -14,7 +14,8 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 from torch.nn import functional
 
-from .augment import Rand
+from manyheads.spec.augment import Rand
+
 from .draws import key, normals, uniforms
 from .pixels import upload
 from .places import optional

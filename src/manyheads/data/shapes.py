@@ -9,7 +9,7 @@ import torch
 from jaxtyping import Float, Int, UInt8
 from torch import Tensor
 
-from .augment import Augment
+from manyheads.spec.augment import Augment
 
 Indices = Int[np.ndarray, " samples"]  # samples of a dataset, or places in the endless order
 Boxes = Int[np.ndarray, "samples 4"]  # top, left, height, width

@@ -17,7 +17,7 @@ from typing import Any
 import torch
 from torch.utils.data import DataLoader
 
-from manyheads.arch.errors import UserError
+from manyheads.spec.errors import UserError
 
 from .decode import Decoder, split_chunks
 from .order import Order

@@ -11,10 +11,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from manyheads.arch.errors import UserError
 from manyheads.runs import Run, RunSpec, find
-
-from .experiment import folder
+from manyheads.spec.errors import UserError
+from manyheads.spec.experiment import folder
 
 KEPT = ("metrics.jsonl", "spectra.jsonl", "timings.jsonl")
 

@@ -12,8 +12,8 @@ points has 0.5."""
 from __future__ import annotations
 
 from manyheads.arch.families import nearest_neighbor
+from manyheads.spec.experiment import Arm, Comparison, Experiment, Setting
 
-from .experiment import Arm, Comparison, Experiment, Setting
 from .vision_parts import SEEDS
 
 DIMS = {"smoke": 4, "small": 6, "paper": 8}

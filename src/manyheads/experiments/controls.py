@@ -16,8 +16,8 @@ from typing import Any
 
 from manyheads.arch.controls import controls
 from manyheads.arch.flops import training_flops
+from manyheads.spec.experiment import Arm, Comparison, Experiment, Setting
 
-from .experiment import Arm, Comparison, Experiment, Setting
 from .pairs import TASKS, pair, task
 from .vision_parts import RECIPES, SEEDS
 

@@ -13,8 +13,8 @@ equal parameters whose kappa should differ, or should not, are compared one by o
 from __future__ import annotations
 
 from manyheads.arch.redesign import redesign
+from manyheads.spec.experiment import Arm, Comparison, Experiment, Setting
 
-from .experiment import Arm, Comparison, Experiment, Setting
 from .sweep41 import SCALES, setting
 from .trend import Trend
 from .vision_parts import TWIN

@@ -13,8 +13,7 @@ from dataclasses import replace
 from manyheads.arch.controls import depth_only, split
 from manyheads.arch.families import vit
 from manyheads.arch.redesign import redesign
-
-from .experiment import Arm, Comparison, Experiment, Setting
+from manyheads.spec.experiment import Arm, Comparison, Experiment, Setting
 
 ORIGINAL = vit(64, 6, 4, 16, 128, image=28, patch=7, channels=1, classes=10)
 LEAN = redesign(ORIGINAL, depth=3, heads=8)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from importlib import import_module
 
-from .experiment import Experiment
+from manyheads.spec.experiment import Experiment
 
 FIRST: dict[str, tuple[str, str]] = {
     "theorem": ("theorem", "THEOREM"),

@@ -14,9 +14,9 @@ from __future__ import annotations
 from typing import Any
 
 from manyheads.arch.controls import depth_only, wide_heads
-from manyheads.arch.spec import Arch
+from manyheads.spec.arch import Arch
+from manyheads.spec.experiment import Arm, Comparison, Experiment, Setting
 
-from .experiment import Arm, Comparison, Experiment, Setting
 from .pairs import BASE, pair
 from .table2 import models as gpt2
 from .vision_parts import SEEDS

@@ -10,9 +10,9 @@ the first seed, and that seed then counts no more (`best`)."""
 from __future__ import annotations
 
 from manyheads.arch.controls import depth_only
+from manyheads.spec.experiment import Arm, Comparison, Experiment, Setting
 
 from .best import Best
-from .experiment import Arm, Comparison, Experiment, Setting
 from .pairs import TASKS, pair, task
 from .vision_parts import RECIPES
 

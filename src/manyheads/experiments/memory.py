@@ -13,10 +13,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from manyheads.arch.paper import BY_ID
-from manyheads.arch.spec import Arch
+from manyheads.paper.rows import BY_ID
+from manyheads.spec.arch import Arch
+from manyheads.spec.experiment import Arm, Comparison, Experiment, Setting
 
-from .experiment import Arm, Comparison, Experiment, Setting
 from .pairs import BASE, LARGE, pair
 from .table1 import models as bert
 from .table2 import models as gpt2

@@ -17,13 +17,13 @@ from functools import cache
 from typing import Any
 
 from manyheads.arch import families as f
-from manyheads.arch.audit import likely
 from manyheads.arch.controls import depths, head_dims, heads, inners, mlp_dims
-from manyheads.arch.paper import BY_ID, PAIRS
 from manyheads.arch.redesign import policy_of, redesign
-from manyheads.arch.spec import Arch, editable
+from manyheads.paper.audit import likely
+from manyheads.paper.rows import BY_ID, PAIRS
+from manyheads.spec.arch import Arch, editable
+from manyheads.spec.experiment import Arm
 
-from .experiment import Arm
 from .vision_parts import IMAGENET, cifar, fashion
 
 BASE = tuple(key for key in PAIRS if BY_ID[f"{key}/lean"].table == 4)

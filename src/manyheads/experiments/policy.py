@@ -16,9 +16,9 @@ from bisect import bisect_left
 from manyheads.arch.controls import depth_only, fixed, mlp_dims
 from manyheads.arch.params import params
 from manyheads.arch.redesign import redesign
-from manyheads.arch.spec import Arch
+from manyheads.spec.arch import Arch
+from manyheads.spec.experiment import Arm, Comparison, Expect, Experiment, Setting
 
-from .experiment import Arm, Comparison, Expect, Experiment, Setting
 from .pairs import LARGE, TASKS, arm, pair
 from .vision_parts import RECIPES, SEEDS, TABLE6_LARGE
 

@@ -11,8 +11,8 @@
 from __future__ import annotations
 
 from manyheads.arch.families import nearest_neighbor
+from manyheads.spec.experiment import Arm, Comparison, Experiment, Setting
 
-from .experiment import Arm, Comparison, Experiment, Setting
 from .rank_parts import brief, laptop, recipe, task
 
 # fmt: off

@@ -12,7 +12,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from .experiment import Arm, Comparison, Experiment, Setting
+from manyheads.spec.experiment import Arm, Comparison, Experiment, Setting
+
 from .rank_parts import SLOW, brief, encoder, laptop, rank_name, recipe, task, width_name
 
 RANKS = (1, 2, 4, 8, 16, 32, 64)

@@ -13,7 +13,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from .experiment import Arm, Comparison, Experiment, Setting
+from manyheads.spec.experiment import Arm, Comparison, Experiment, Setting
+
 from .rank_parts import SLOW, brief, encoder, laptop, rank_name, recipe, task
 
 RANKS = (1, 8, 16, 32, 64)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from .experiment import Experiment
+from manyheads.spec.experiment import Experiment
+
 from .rank_axes import AXES
 from .rank_dim import RANK_DIM
 from .rank_fig1 import FIG1

@@ -12,9 +12,8 @@ from dataclasses import replace
 from typing import Any
 
 from manyheads.arch.families import nearest_neighbor
-from manyheads.arch.spec import Arch
-
-from .experiment import Setting
+from manyheads.spec.arch import Arch
+from manyheads.spec.experiment import Setting
 
 # Runs shorter than the paper's warm up as much faster, and three layers may then break (`rank_rate`). Experiments with
 # several layers therefore take a quarter of a shorter run for it, all of their arms; of 20,000 steps, the paper's

@@ -12,9 +12,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from manyheads.arch.params import params
-from manyheads.arch.spec import Arch
+from manyheads.spec.arch import Arch
+from manyheads.spec.experiment import Arm, Comparison, Experiment, Setting
 
-from .experiment import Arm, Comparison, Experiment, Setting
 from .rank_parts import SLOW, brief, encoder, laptop, rank_name, recipe, task
 
 RANKS = (1, 2, 4, 8, 16, 32, 64)

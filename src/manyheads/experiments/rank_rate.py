@@ -12,7 +12,8 @@ which hides how many come back; and 5 % of its 100,000 steps are a warm-up of 5,
 
 from __future__ import annotations
 
-from .experiment import Arm, Comparison, Experiment, Setting
+from manyheads.spec.experiment import Arm, Comparison, Experiment, Setting
+
 from .rank_parts import SLOW, brief, encoder, laptop, recipe, task
 
 RATES = (0.01, 0.003, 0.001)

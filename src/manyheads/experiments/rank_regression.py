@@ -12,7 +12,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from .experiment import Arm, Comparison, Experiment, Setting
+from manyheads.spec.experiment import Arm, Comparison, Experiment, Setting
+
 from .rank_parts import brief, encoder, laptop, recipe
 
 

@@ -10,7 +10,8 @@ loss.
 
 from __future__ import annotations
 
-from .experiment import Arm, Comparison, Experiment, Setting
+from manyheads.spec.experiment import Arm, Comparison, Experiment, Setting
+
 from .rank_parts import SLOW, brief, encoder, laptop, recipe, task
 
 

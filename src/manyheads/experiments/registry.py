@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from manyheads.arch.errors import UserError, nearest
+from manyheads.spec.errors import UserError, nearest
+from manyheads.spec.experiment import Experiment
 
 from .demo import DEMO
-from .experiment import Experiment
 from .first_paper import FIRST, Catalogue
 from .rank_paper import RANK
 

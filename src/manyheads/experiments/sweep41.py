@@ -13,9 +13,9 @@ from __future__ import annotations
 
 from manyheads.arch.params import params
 from manyheads.arch.redesign import redesign
-from manyheads.arch.spec import Arch
+from manyheads.spec.arch import Arch
+from manyheads.spec.experiment import Arm, Comparison, Experiment, Setting
 
-from .experiment import Arm, Comparison, Experiment, Setting
 from .vision_parts import RECIPES, SEEDS, TASKS, TWIN
 
 HEADS = tuple(range(2, 19, 2))

@@ -14,15 +14,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from manyheads.arch.audit import likely
 from manyheads.arch.controls import depth_only, fixed, heads_only
 from manyheads.arch.families import crammed_bert
-from manyheads.arch.paper import BY_ID
-from manyheads.arch.parts import Masked, Norm
 from manyheads.arch.redesign import redesign
-from manyheads.arch.spec import Arch
-
-from .experiment import Arm, Comparison, Experiment, Setting
+from manyheads.paper.audit import likely
+from manyheads.paper.rows import BY_ID
+from manyheads.spec.arch import Arch
+from manyheads.spec.experiment import Arm, Comparison, Experiment, Setting
+from manyheads.spec.parts import Masked, Norm
 
 IDS = 30_522
 # fmt: off

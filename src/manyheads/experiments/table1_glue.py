@@ -15,13 +15,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from manyheads.arch.errors import UserError
-from manyheads.arch.paper import BY_ID
-from manyheads.arch.parts import Classify, Masked
-from manyheads.arch.spec import Arch
+from manyheads.paper.rows import BY_ID
 from manyheads.runs import Run, RunSpec
+from manyheads.spec.arch import Arch
+from manyheads.spec.errors import UserError
+from manyheads.spec.experiment import Arm, Comparison, Experiment, Setting, folder, specs
+from manyheads.spec.parts import Classify, Masked
 
-from .experiment import Arm, Comparison, Experiment, Setting, folder, specs
 from .table1 import IDS, TABLE1
 
 UNKNOWN = "0" * 64  # in place of the sha256 of weights

@@ -13,14 +13,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from manyheads.arch.audit import likely
 from manyheads.arch.controls import depth_only, fixed, heads_only
 from manyheads.arch.families import gpt2
-from manyheads.arch.paper import BY_ID
 from manyheads.arch.redesign import redesign
-from manyheads.arch.spec import Arch
-
-from .experiment import Arm, Comparison, Experiment, Setting
+from manyheads.paper.audit import likely
+from manyheads.paper.rows import BY_ID
+from manyheads.spec.arch import Arch
+from manyheads.spec.experiment import Arm, Comparison, Experiment, Setting
 
 IDS = 50_257
 # fmt: off

@@ -14,12 +14,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from manyheads.arch import paper
 from manyheads.arch.families import nystromformer
 from manyheads.arch.redesign import redesign
-from manyheads.arch.spec import Arch
-
-from .experiment import Arm, Comparison, Experiment, Setting
+from manyheads.paper import rows as paper
+from manyheads.spec.arch import Arch
+from manyheads.spec.experiment import Arm, Comparison, Experiment, Setting
 
 POINTS = tuple((depth, heads) for depth in (2, 1) for heads in (2, 4, 6, 8))
 TABLE = ((2, 2), (1, 4), (1, 2), (2, 4))

@@ -13,9 +13,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from manyheads.arch.paper import BY_ID
+from manyheads.paper.rows import BY_ID
+from manyheads.spec.experiment import Arm, Comparison, Experiment, Setting
 
-from .experiment import Arm, Comparison, Experiment, Setting
 from .pairs import BASE, LARGE, TASKS, arm, pair
 from .vision_parts import RECIPES, SEEDS, TABLE6_LARGE
 

@@ -12,8 +12,8 @@ at inner = tokens (3 heads), so that it falls from 2 heads to 12 only by way of 
 from __future__ import annotations
 
 from manyheads.arch.families import nearest_neighbor
+from manyheads.spec.experiment import Arm, Comparison, Experiment, Setting
 
-from .experiment import Arm, Comparison, Experiment, Setting
 from .vision_parts import SEEDS
 
 HEADS = (2, 3, 4, 6, 12, 24, 48, 96, 192)

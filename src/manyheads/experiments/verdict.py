@@ -7,7 +7,8 @@ import math
 from dataclasses import dataclass
 from typing import Literal
 
-from .experiment import Comparison
+from manyheads.spec.experiment import Comparison
+
 from .statistics import Effect
 
 Word = Literal["holds", "does not hold", "within noise", "not testable at this scale"]

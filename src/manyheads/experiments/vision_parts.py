@@ -13,9 +13,8 @@ from typing import Any
 
 from manyheads.arch import zoo
 from manyheads.arch.families import vit
-from manyheads.arch.spec import Arch
-
-from .experiment import Experiment
+from manyheads.spec.arch import Arch
+from manyheads.spec.experiment import Experiment
 
 # fmt: off
 SMOKE: dict[str, Any] = {

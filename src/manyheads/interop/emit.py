@@ -7,10 +7,11 @@ from pathlib import Path
 from pprint import pformat
 from typing import Any
 
-from manyheads.arch import parts, record
-from manyheads.arch.errors import UserError
 from manyheads.arch.params import params
-from manyheads.arch.spec import Arch
+from manyheads.spec import parts
+from manyheads.spec import serialise as record
+from manyheads.spec.arch import Arch
+from manyheads.spec.errors import UserError
 
 KINDS = ("timm", "hf", "python")
 # Table 6 of the first paper, base models, in the words of timm's train.py
@@ -82,7 +83,7 @@ def _python(arch: Arch, folder: Path, origin: str) -> list[str]:
     file = folder / "redesign.py"
     file.write_text(
         f'"""A redesign of {origin}, {params(arch).total:,} parameters."""\n\n'
-        f"from manyheads.arch.parts import {', '.join(used)}\nfrom manyheads.arch.spec import Arch\n\n"
+        f"from manyheads.spec.parts import {', '.join(used)}\nfrom manyheads.spec.arch import Arch\n\n"
         f"ARCH = {text}\n"
     )
     return [f"in Python:  from manyheads import build; from redesign import ARCH; model = build(ARCH)   (in {folder})"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import Any
 
-from manyheads.arch.errors import UserError
+from manyheads.spec.errors import UserError
 
 
 def needed(module: str, extra: str) -> Any:

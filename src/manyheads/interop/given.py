@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from manyheads.arch.errors import UserError
+from manyheads.spec.errors import UserError
 
 from .extras import needed
 from .load import Input

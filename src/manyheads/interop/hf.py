@@ -14,14 +14,14 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from manyheads.arch import record
-from manyheads.arch.errors import UserError
-from manyheads.arch.parts import Classify, Coordinates, Lm, Masked, Pair, Token
-from manyheads.arch.spec import Arch
 from manyheads.data.text.vocabulary import Vocabulary
 from manyheads.models.build import build
 from manyheads.models.generate import positions
-from manyheads.nn.rates import Rates
+from manyheads.spec import serialise as record
+from manyheads.spec.arch import Arch
+from manyheads.spec.errors import UserError
+from manyheads.spec.parts import Classify, Coordinates, Lm, Masked, Pair, Token
+from manyheads.spec.rates import Rates
 
 from .extras import needed
 from .hf_cache import Past

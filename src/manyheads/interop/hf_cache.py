@@ -7,8 +7,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from manyheads.arch.errors import UserError
 from manyheads.nn.sdpa import attend
+from manyheads.spec.errors import UserError
 
 
 class Past:

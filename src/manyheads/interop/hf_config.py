@@ -11,8 +11,9 @@ from dataclasses import replace
 from typing import Any
 
 from manyheads.arch import families as f
-from manyheads.arch.errors import UserError, nearest
-from manyheads.arch.parts import (
+from manyheads.spec.arch import Arch
+from manyheads.spec.errors import UserError, nearest
+from manyheads.spec.parts import (
     Act,
     Attention,
     Classify,
@@ -28,7 +29,6 @@ from manyheads.arch.parts import (
     Stage,
     Token,
 )
-from manyheads.arch.spec import Arch
 
 Config = Mapping[str, Any]
 ACTS: dict[str, Act] = {

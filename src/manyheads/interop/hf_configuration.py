@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from manyheads.arch import record
-from manyheads.arch.errors import UserError
-from manyheads.arch.parts import Classify, Points, Token
-from manyheads.arch.spec import Arch, attentions, editable
+from manyheads.spec import serialise as record
+from manyheads.spec.arch import Arch, attentions, editable
+from manyheads.spec.errors import UserError
+from manyheads.spec.parts import Classify, Points, Token
 
 from .extras import needed
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from manyheads.arch.errors import UserError
-from manyheads.arch.parts import Token
-from manyheads.arch.spec import Arch
 from manyheads.data.text.vocabulary import Vocabulary
+from manyheads.spec.arch import Arch
+from manyheads.spec.errors import UserError
+from manyheads.spec.parts import Token
 
 from .extras import needed
 

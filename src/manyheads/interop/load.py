@@ -10,9 +10,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from manyheads.arch.errors import UserError, nearest
-from manyheads.arch.parts import Pair, Points, Token
-from manyheads.arch.spec import Arch
+from manyheads.spec.arch import Arch
+from manyheads.spec.errors import UserError, nearest
+from manyheads.spec.parts import Pair, Points, Token
 
 from .extras import needed
 from .names import resolve

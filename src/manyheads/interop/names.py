@@ -5,9 +5,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from manyheads.arch import record, zoo
-from manyheads.arch.errors import UserError, nearest
-from manyheads.arch.spec import Arch
+from manyheads.arch import zoo
+from manyheads.spec import serialise as record
+from manyheads.spec.arch import Arch
+from manyheads.spec.errors import UserError, nearest
 
 FORMS = (
     "a zoo name (`manyheads zoo`), paper:ROW (`manyheads audit`), a saved arch.json, hf:FOLDER or a config.json, "
@@ -52,8 +53,8 @@ def resolve(name: str) -> Arch:
 
 def _paper(row: str) -> Arch:
     """The most likely reading of a row of the paper's tables."""
-    from manyheads.arch.audit import likely
-    from manyheads.arch.paper import BY_ID
+    from manyheads.paper.audit import likely
+    from manyheads.paper.rows import BY_ID
 
     if row not in BY_ID:
         raise UserError(f"the paper has no row {row!r}{nearest(row, BY_ID) or ';'} `manyheads audit` lists the rows")

@@ -14,15 +14,15 @@ from torch import Tensor, nn
 from torch.utils.flop_counter import FlopCounterMode
 
 from manyheads.arch.count import forward_flops, params
-from manyheads.arch.errors import UserError
-from manyheads.arch.parts import Attention, Coordinates, Mlp, Norm, Points, Residual, Stage
-from manyheads.arch.spec import Arch
 from manyheads.conditioning.listen import listening
 from manyheads.conditioning.measure import as_matrices
 from manyheads.conditioning.mlps import pairs
 from manyheads.conditioning.taps import Tap, find, qualified
 from manyheads.conditioning.untouched import arguments, call, untouched, unwrap
 from manyheads.planner.use import Rest
+from manyheads.spec.arch import Arch
+from manyheads.spec.errors import UserError
+from manyheads.spec.parts import Attention, Coordinates, Mlp, Norm, Points, Residual, Stage
 
 from . import timm_config
 from .hf_config import from_config

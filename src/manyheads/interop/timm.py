@@ -17,16 +17,17 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from manyheads.arch import record, zoo
-from manyheads.arch.errors import UserError
+from manyheads.arch import zoo
 from manyheads.arch.image import at_image
-from manyheads.arch.parts import Classify, ConvStem, Patch, Pixel
 from manyheads.arch.redesign import redesign
-from manyheads.arch.spec import Arch
 from manyheads.models.build import build
 from manyheads.models.resize import resize, tables
 from manyheads.nn.mlp import ACTS
-from manyheads.nn.rates import Rates
+from manyheads.spec import serialise as record
+from manyheads.spec.arch import Arch
+from manyheads.spec.errors import UserError
+from manyheads.spec.parts import Classify, ConvStem, Patch, Pixel
+from manyheads.spec.rates import Rates
 
 from .extras import needed
 

@@ -12,11 +12,11 @@ import torch
 from torch import nn
 
 from manyheads.arch import families as f
-from manyheads.arch.errors import UserError, nearest
 from manyheads.arch.params import params
-from manyheads.arch.parts import Act, Classify, Mlp, Norm, Residual
-from manyheads.arch.spec import Arch
 from manyheads.conditioning.taps import qualified
+from manyheads.spec.arch import Arch
+from manyheads.spec.errors import UserError, nearest
+from manyheads.spec.parts import Act, Classify, Mlp, Norm, Residual
 
 from .extras import needed
 

@@ -6,14 +6,14 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from manyheads.arch.errors import UserError
-from manyheads.arch.parts import Classify, Masked, Token
-from manyheads.arch.spec import Arch
 from manyheads.nn.block import blocks
 from manyheads.nn.embed import TokenEmbed
 from manyheads.nn.heads import ClassifyHead, MaskedHead
 from manyheads.nn.inputs import check_mask
-from manyheads.nn.rates import Rates
+from manyheads.spec.arch import Arch
+from manyheads.spec.errors import UserError
+from manyheads.spec.parts import Classify, Masked, Token
+from manyheads.spec.rates import Rates
 
 from .init import embeddings, linears
 

@@ -7,8 +7,8 @@ from importlib import import_module
 import torch
 from torch import nn
 
-from manyheads.arch.spec import Arch
-from manyheads.nn.rates import Rates
+from manyheads.spec.arch import Arch
+from manyheads.spec.rates import Rates
 
 # family -> (file, class); imported when asked for, so that one model costs one import
 MODELS: dict[str, tuple[str, str]] = {

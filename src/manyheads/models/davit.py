@@ -7,7 +7,17 @@ from itertools import islice
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from manyheads.arch.parts import (
+from manyheads.nn import stem
+from manyheads.nn.branch import Branch
+from manyheads.nn.channel import ChannelAttention
+from manyheads.nn.downsample import DownsampleBlock
+from manyheads.nn.drop_path import rising
+from manyheads.nn.heads import ClassifyHead
+from manyheads.nn.local import DepthwiseBlock
+from manyheads.nn.mlp import MlpBlock
+from manyheads.nn.window import WindowAttention
+from manyheads.spec.arch import Arch, layers
+from manyheads.spec.parts import (
     Attention,
     Channel,
     Classify,
@@ -19,16 +29,7 @@ from manyheads.arch.parts import (
     Stage,
     Window,
 )
-from manyheads.arch.spec import Arch, layers
-from manyheads.nn import stem
-from manyheads.nn.branch import Branch
-from manyheads.nn.channel import ChannelAttention
-from manyheads.nn.downsample import DownsampleBlock
-from manyheads.nn.heads import ClassifyHead
-from manyheads.nn.local import DepthwiseBlock
-from manyheads.nn.mlp import MlpBlock
-from manyheads.nn.rates import Rates, rising
-from manyheads.nn.window import WindowAttention
+from manyheads.spec.rates import Rates
 
 from .init import linears
 

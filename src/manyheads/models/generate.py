@@ -14,10 +14,10 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from manyheads.arch.errors import UserError
-from manyheads.arch.parts import Lm, Token
-from manyheads.arch.spec import Arch
 from manyheads.nn.cache import Cache
+from manyheads.spec.arch import Arch
+from manyheads.spec.errors import UserError
+from manyheads.spec.parts import Lm, Token
 
 Ids = Int[Tensor, "batch tokens"]
 Logits = Float[Tensor, "batch vocab"]

@@ -6,14 +6,14 @@ from __future__ import annotations
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from manyheads.arch.parts import Lm, Token
-from manyheads.arch.spec import Arch
 from manyheads.nn.block import blocks
 from manyheads.nn.cache import Cache
 from manyheads.nn.embed import TokenEmbed
 from manyheads.nn.heads import LmHead
 from manyheads.nn.inputs import check_mask
-from manyheads.nn.rates import Rates
+from manyheads.spec.arch import Arch
+from manyheads.spec.parts import Lm, Token
+from manyheads.spec.rates import Rates
 
 from .init import embeddings, linears
 

@@ -6,15 +6,15 @@ from __future__ import annotations
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from manyheads.arch.parts import Attention, Layer, Lm, Rope, RopeLlama3, Softmax, Token
-from manyheads.arch.spec import Arch
 from manyheads.nn.block import all_layers, blocks
 from manyheads.nn.cache import Cache
 from manyheads.nn.embed import TokenEmbed
 from manyheads.nn.heads import LmHead
 from manyheads.nn.inputs import check_mask
-from manyheads.nn.rates import Rates
 from manyheads.nn.rope import Rotary
+from manyheads.spec.arch import Arch
+from manyheads.spec.parts import Attention, Layer, Lm, Rope, RopeLlama3, Softmax, Token
+from manyheads.spec.rates import Rates
 
 from .init import embeddings, linears
 

@@ -11,14 +11,14 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from manyheads.arch.errors import UserError
-from manyheads.arch.parts import Coordinates, Layer, Points
-from manyheads.arch.spec import Arch
 from manyheads.nn.attention import SoftmaxAttention
 from manyheads.nn.block import all_layers, blocks
 from manyheads.nn.mlp import MlpBlock
 from manyheads.nn.norm import UnitNorm
-from manyheads.nn.rates import Rates
+from manyheads.spec.arch import Arch
+from manyheads.spec.errors import UserError
+from manyheads.spec.parts import Coordinates, Layer, Points
+from manyheads.spec.rates import Rates
 
 
 class PointsEmbed(nn.Module):

@@ -10,17 +10,18 @@ from __future__ import annotations
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from manyheads.arch.errors import UserError
-from manyheads.arch.parts import Attention, Classify, Layer, Mlp, Nystrom, Pair, Softmax, Token
-from manyheads.arch.spec import Arch, layers
 from manyheads.nn.attention import SoftmaxAttention
 from manyheads.nn.branch import Branch
+from manyheads.nn.drop_path import rising
 from manyheads.nn.embed import TokenEmbed
 from manyheads.nn.heads import ClassifyHead, PairHead
 from manyheads.nn.inputs import check_mask
 from manyheads.nn.mlp import MlpBlock
 from manyheads.nn.nystrom import NystromAttention
-from manyheads.nn.rates import Rates, rising
+from manyheads.spec.arch import Arch, layers
+from manyheads.spec.errors import UserError
+from manyheads.spec.parts import Attention, Classify, Layer, Mlp, Nystrom, Pair, Softmax, Token
+from manyheads.spec.rates import Rates
 
 from .init import embeddings, linears
 

@@ -15,9 +15,9 @@ from jaxtyping import Float
 from torch import Tensor
 from torch.nn import functional as F
 
-from manyheads.arch.errors import UserError
-from manyheads.arch.parts import ConvStem, Downsample, Patch, Pixel
-from manyheads.arch.spec import Arch, side
+from manyheads.spec.arch import Arch, side
+from manyheads.spec.errors import UserError
+from manyheads.spec.parts import ConvStem, Downsample, Patch, Pixel
 
 SIZE = re.compile(r"embed\.image|stages\[\d+\]\.tokens")  # what follows from the image size alone
 

@@ -10,10 +10,10 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor, nn
 
-from manyheads.arch import record
-from manyheads.arch.errors import UserError
-from manyheads.arch.spec import Arch
-from manyheads.nn.rates import Rates
+from manyheads.spec import serialise as record
+from manyheads.spec.arch import Arch
+from manyheads.spec.errors import UserError
+from manyheads.spec.rates import Rates
 
 from .build import build, materialise
 from .resize import resize

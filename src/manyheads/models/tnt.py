@@ -8,15 +8,16 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from manyheads.arch.parts import Attention, Classify, Layer, Mlp, Nested, Pixel
-from manyheads.arch.spec import Arch
 from manyheads.nn.attention import SoftmaxAttention
 from manyheads.nn.branch import Branch
+from manyheads.nn.drop_path import rising
 from manyheads.nn.heads import ClassifyHead
 from manyheads.nn.inputs import check_image
 from manyheads.nn.mlp import MlpBlock
 from manyheads.nn.norm import make_norm
-from manyheads.nn.rates import Rates, rising
+from manyheads.spec.arch import Arch
+from manyheads.spec.parts import Attention, Classify, Layer, Mlp, Nested, Pixel
+from manyheads.spec.rates import Rates
 
 from .init import linears, truncated
 

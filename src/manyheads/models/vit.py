@@ -5,12 +5,12 @@ from __future__ import annotations
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from manyheads.arch.parts import Classify, Patch
-from manyheads.arch.spec import Arch
 from manyheads.nn.block import blocks
 from manyheads.nn.embed import PatchEmbed
 from manyheads.nn.heads import ClassifyHead
-from manyheads.nn.rates import Rates
+from manyheads.spec.arch import Arch
+from manyheads.spec.parts import Classify, Patch
+from manyheads.spec.rates import Rates
 
 from .init import linears, truncated
 

@@ -6,7 +6,17 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from manyheads.arch.parts import (
+from manyheads.nn import stem
+from manyheads.nn.attention import SoftmaxAttention
+from manyheads.nn.branch import Branch
+from manyheads.nn.class_attention import ClassAttentionBlock
+from manyheads.nn.downsample import DownsampleBlock
+from manyheads.nn.drop_path import rising
+from manyheads.nn.heads import ClassifyHead
+from manyheads.nn.mlp import MlpBlock
+from manyheads.nn.outlook import OutlookAttention
+from manyheads.spec.arch import Arch, attentions, class_attentions, layers
+from manyheads.spec.parts import (
     Attention,
     ClassAttention,
     Classify,
@@ -18,16 +28,7 @@ from manyheads.arch.parts import (
     Outlook,
     Stage,
 )
-from manyheads.arch.spec import Arch, attentions, class_attentions, layers
-from manyheads.nn import stem
-from manyheads.nn.attention import SoftmaxAttention
-from manyheads.nn.branch import Branch
-from manyheads.nn.class_attention import ClassAttentionBlock
-from manyheads.nn.downsample import DownsampleBlock
-from manyheads.nn.heads import ClassifyHead
-from manyheads.nn.mlp import MlpBlock
-from manyheads.nn.outlook import OutlookAttention
-from manyheads.nn.rates import Rates, rising
+from manyheads.spec.rates import Rates
 
 from .init import linears, truncated
 

@@ -6,8 +6,6 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from manyheads.arch.parts import Attention, ClassAttention, Classify, ConvStem, Layer, LocalPatch, Mlp, Residual
-from manyheads.arch.spec import Arch, layers
 from manyheads.nn import stem
 from manyheads.nn.branch import Branch
 from manyheads.nn.class_attention import ClassAttentionBlock
@@ -15,7 +13,9 @@ from manyheads.nn.cross_covariance import CrossCovarianceAttention
 from manyheads.nn.heads import ClassifyHead
 from manyheads.nn.local import LocalPatchBlock
 from manyheads.nn.mlp import MlpBlock
-from manyheads.nn.rates import Rates
+from manyheads.spec.arch import Arch, layers
+from manyheads.spec.parts import Attention, ClassAttention, Classify, ConvStem, Layer, LocalPatch, Mlp, Residual
+from manyheads.spec.rates import Rates
 
 from .init import linears, truncated
 

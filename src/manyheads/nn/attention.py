@@ -5,11 +5,11 @@ from __future__ import annotations
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from manyheads.arch.parts import Attention, Softmax
+from manyheads.spec.parts import Attention, Softmax
+from manyheads.spec.rates import Rates
 
 from .cache import Kept
 from .norm import make_norm
-from .rates import Rates
 from .rope import turn
 from .sdpa import attend
 

@@ -7,13 +7,14 @@ from typing import Any
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from manyheads.arch.parts import Attention, Layer, Mlp
-from manyheads.arch.spec import Arch, layers
+from manyheads.spec.arch import Arch, layers
+from manyheads.spec.parts import Attention, Layer, Mlp
+from manyheads.spec.rates import Rates
 
 from .attention import SoftmaxAttention
 from .branch import Branch
+from .drop_path import rising
 from .mlp import MlpBlock
-from .rates import Rates, rising
 
 
 class Block(nn.Module):

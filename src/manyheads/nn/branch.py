@@ -7,10 +7,10 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from manyheads.arch.parts import Residual
+from manyheads.spec.parts import Residual
 
+from .drop_path import DropPath
 from .norm import make_norm
-from .rates import DropPath
 
 
 class Branch(nn.Module):

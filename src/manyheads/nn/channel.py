@@ -6,10 +6,10 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from manyheads.arch.parts import Attention, Channel
+from manyheads.spec.parts import Attention, Channel
+from manyheads.spec.rates import Rates
 
 from .norm import make_norm
-from .rates import Rates
 
 
 class ChannelAttention(nn.Module):

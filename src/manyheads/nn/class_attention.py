@@ -5,9 +5,9 @@ from __future__ import annotations
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from manyheads.arch.parts import ClassAttention
+from manyheads.spec.parts import ClassAttention
+from manyheads.spec.rates import Rates
 
-from .rates import Rates
 from .sdpa import attend
 
 

@@ -7,9 +7,8 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from manyheads.arch.parts import Attention, CrossCovariance
-
-from .rates import Rates
+from manyheads.spec.parts import Attention, CrossCovariance
+from manyheads.spec.rates import Rates
 
 
 class CrossCovarianceAttention(nn.Module):

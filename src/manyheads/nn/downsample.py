@@ -7,11 +7,11 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from manyheads.arch.parts import Downsample
-from manyheads.arch.spec import side
+from manyheads.spec.arch import side
+from manyheads.spec.parts import Downsample
+from manyheads.spec.rates import Rates
 
 from .norm import make_norm
-from .rates import Rates
 
 
 class DownsampleBlock(nn.Module):

@@ -6,7 +6,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from manyheads.arch.parts import Patch, Token
+from manyheads.spec.parts import Patch, Token
 
 from .inputs import check_ids, check_image, check_types
 from .norm import make_norm

@@ -6,13 +6,13 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from manyheads.arch.parts import Classify, Lm, Masked, Norm, Pair
+from manyheads.spec.parts import Classify, Lm, Masked, Norm, Pair
+from manyheads.spec.rates import Rates
 
 from .inputs import check_chosen
 from .loss import vocabulary_loss
 from .mlp import ACTS
 from .norm import make_norm
-from .rates import Rates
 
 
 class ClassifyHead(nn.Module):

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 from torch._subclasses.fake_tensor import FakeTensor
 
-from manyheads.arch.errors import UserError
+from manyheads.spec.errors import UserError
 
 WHOLE = (torch.int64, torch.int32)
 

@@ -6,8 +6,8 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from manyheads.arch.parts import Depthwise, LocalPatch, Norm
-from manyheads.arch.spec import side
+from manyheads.spec.arch import side
+from manyheads.spec.parts import Depthwise, LocalPatch, Norm
 
 from .norm import make_norm
 

@@ -14,7 +14,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
 
-from manyheads.arch.errors import UserError
+from manyheads.spec.errors import UserError
 
 from .inputs import readable
 

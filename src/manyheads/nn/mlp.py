@@ -8,9 +8,8 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from manyheads.arch.parts import Act, Mlp
-
-from .rates import Rates
+from manyheads.spec.parts import Act, Mlp
+from manyheads.spec.rates import Rates
 
 ACTS: dict[Act, Callable[[Tensor], Tensor]] = {
     "gelu": F.gelu,

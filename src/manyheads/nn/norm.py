@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from manyheads.arch.parts import Norm
+from manyheads.spec.parts import Norm
 
 
 class UnitNorm(nn.Module):

@@ -14,12 +14,12 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from manyheads.arch.parts import Attention, Nystrom
+from manyheads.spec.parts import Attention, Nystrom
+from manyheads.spec.rates import Rates
 
 from .inverse import autocast_off, pseudo_inverse
 from .launch import FARTHEST, kernels_run, tile
 from .norm import make_norm
-from .rates import Rates
 from .sdpa import attend
 
 LARGEST = 4096  # numbers of a tile, landmarks x head_dim: beyond, a kernel runs out of shared memory

@@ -6,10 +6,9 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from manyheads.arch.parts import Attention, Outlook
-from manyheads.arch.spec import side
-
-from .rates import Rates
+from manyheads.spec.arch import side
+from manyheads.spec.parts import Attention, Outlook
+from manyheads.spec.rates import Rates
 
 
 class OutlookAttention(nn.Module):

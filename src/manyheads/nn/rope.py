@@ -10,7 +10,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from manyheads.arch.parts import Rope, RopeLlama3
+from manyheads.spec.parts import Rope, RopeLlama3
 
 
 class Table(nn.Module):

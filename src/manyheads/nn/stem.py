@@ -8,8 +8,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from manyheads.arch import parts
-from manyheads.arch.check import conv_side
+from manyheads.spec import parts
+from manyheads.spec.check import conv_side
 
 from .inputs import check_image
 from .mlp import ACTS

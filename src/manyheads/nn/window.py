@@ -6,11 +6,11 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from manyheads.arch.parts import Attention, Window
-from manyheads.arch.spec import side
+from manyheads.spec.arch import side
+from manyheads.spec.parts import Attention, Window
+from manyheads.spec.rates import Rates
 
 from .norm import make_norm
-from .rates import Rates
 from .sdpa import attend
 
 

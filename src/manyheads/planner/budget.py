@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 
-from manyheads.arch.errors import UserError
+from manyheads.spec.errors import UserError
 
 Amount = int | float | str
 

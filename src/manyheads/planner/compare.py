@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from manyheads.arch import record
 from manyheads.arch.controls import (
     Control,
     depth_only,
@@ -16,11 +15,12 @@ from manyheads.arch.controls import (
     split,
     wide_heads,
 )
-from manyheads.arch.errors import UserError
 from manyheads.arch.params import params
-from manyheads.arch.parts import Points, Token
 from manyheads.arch.redesign import policy_of
-from manyheads.arch.spec import Arch
+from manyheads.spec import serialise as record
+from manyheads.spec.arch import Arch
+from manyheads.spec.errors import UserError
+from manyheads.spec.parts import Points, Token
 
 
 @dataclass(frozen=True)

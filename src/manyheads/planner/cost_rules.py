@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from manyheads.arch.parts import Softmax, Token, Window
+from manyheads.spec.parts import Softmax, Token, Window
 
 from .facts import Facts, StageFacts
 from .limits import KERNELS

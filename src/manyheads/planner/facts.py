@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from manyheads.arch.params import Params, params
-from manyheads.arch.parts import Mix
-from manyheads.arch.spec import Arch, Sketch, attentions, editable, mlps
+from manyheads.spec.arch import Arch, Sketch, attentions, editable, mlps
+from manyheads.spec.parts import Mix
 
 from .predict import Floats, Site, log_kappa, sites
 from .probed import Probed

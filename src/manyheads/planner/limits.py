@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from manyheads.arch.errors import UserError
 from manyheads.arch.redesign import Policy
+from manyheads.spec.errors import UserError
 
 KERNELS = (32, 64, 96, 128, 192, 256)  # head_dims that FlashAttention-2 is compiled for
 

@@ -12,10 +12,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from manyheads.arch.errors import UserError
 from manyheads.arch.params import params
-from manyheads.arch.parts import Lm, Masked, Pair, Points, Token
-from manyheads.arch.spec import Arch
+from manyheads.spec.arch import Arch
+from manyheads.spec.errors import UserError
+from manyheads.spec.parts import Lm, Masked, Pair, Points, Token
 
 ROUNDS, LEAST, SECONDS = 7, 3, 20.0  # rounds of turns; fewer, but never below LEAST, once so many seconds are spent
 

@@ -14,10 +14,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from manyheads.arch.controls import depths, head_dims, heads, inners, mlp_dims
-from manyheads.arch.errors import UserError
 from manyheads.arch.memory import Precision
 from manyheads.arch.redesign import policy_of
-from manyheads.arch.spec import Arch, attentions, editable
+from manyheads.spec.arch import Arch, attentions, editable
+from manyheads.spec.errors import UserError
 
 from . import probed as probes
 from .budget import Budget, Cap

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from manyheads.arch.parts import Channel, CrossCovariance, Mix, Nystrom, Outlook, Softmax, Stage, Window
-from manyheads.arch.spec import attentions
 from manyheads.conditioning.theory import gaussian_log_kappa
+from manyheads.spec.arch import attentions
+from manyheads.spec.parts import Channel, CrossCovariance, Mix, Nystrom, Outlook, Softmax, Stage, Window
 
 Floats = NDArray[np.float64]
 KINDS: dict[type[Any], str] = {

@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from manyheads.arch.errors import UserError
-from manyheads.arch.spec import Arch, attentions, editable
+from manyheads.spec.arch import Arch, attentions, editable
+from manyheads.spec.errors import UserError
 
 from .predict import sites
 

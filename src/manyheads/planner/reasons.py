@@ -8,8 +8,8 @@ import numpy as np
 
 from manyheads.arch.params import Params, params
 from manyheads.arch.redesign import redesign
-from manyheads.arch.spec import Arch, attentions, editable
 from manyheads.conditioning.theory import one_head
+from manyheads.spec.arch import Arch, attentions, editable
 
 from .facts import Facts, StageFacts
 from .notes import Note

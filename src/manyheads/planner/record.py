@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import Any
 
-from manyheads.arch import record
+from manyheads.spec import serialise as record
 
 from .notes import Note
 from .plan import SCRATCH, Design, Plan

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from manyheads.arch.spec import Arch, Sketch, editable
+from manyheads.spec.arch import Arch, Sketch, editable
 
 from .budget import Cap
 from .predict import Floats, log_kappa

@@ -17,15 +17,15 @@ from math import ceil
 import numpy as np
 from numpy.typing import NDArray
 
-from manyheads.arch.check import divisors
 from manyheads.arch.controls import depths as depths_of
 from manyheads.arch.controls import head_dims as head_dims_of
 from manyheads.arch.controls import heads as heads_of
 from manyheads.arch.controls import mlp_dims as mlp_dims_of
-from manyheads.arch.errors import UserError
-from manyheads.arch.parts import Attention, Outlook, Softmax, Stage
 from manyheads.arch.redesign import SPLIT_TOLERANCE, edit, redesign
-from manyheads.arch.spec import Arch, Sketch, attentions, editable
+from manyheads.spec.arch import Arch, Sketch, attentions, editable
+from manyheads.spec.check import divisors
+from manyheads.spec.errors import UserError
+from manyheads.spec.parts import Attention, Outlook, Softmax, Stage
 
 from .limits import KERNELS, Limits
 

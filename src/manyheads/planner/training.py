@@ -6,8 +6,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from manyheads.arch.count import params
-from manyheads.arch.parts import Lm, Masked, Token
-from manyheads.arch.spec import Arch
+from manyheads.spec.arch import Arch
+from manyheads.spec.parts import Lm, Masked, Token
 
 from .use import Use
 

@@ -7,8 +7,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 
-from manyheads.arch.errors import UserError
-from manyheads.experiments.experiment import Experiment
+from manyheads.spec.errors import UserError
+from manyheads.spec.experiment import Experiment
 
 from .chart import Figure, numbers
 from .figures import figures

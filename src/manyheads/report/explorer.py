@@ -12,13 +12,13 @@ from functools import cache
 from typing import Any
 
 from manyheads.arch import zoo
-from manyheads.arch.check import conv_side
 from manyheads.arch.count import forward_flops, head_layers, kv_bytes, params, training_bytes
-from manyheads.arch.paper import BY_ID
-from manyheads.arch.parts import ClassToken, ConvStem, Nystrom, Patch, Pixel, Softmax, Token
 from manyheads.arch.redesign import SPLIT_TOLERANCE, edit
-from manyheads.arch.spec import Arch, Sketch, attentions, editable, mlps
 from manyheads.arch.symbol import Symbol, javascript
+from manyheads.paper.rows import BY_ID
+from manyheads.spec.arch import Arch, Sketch, attentions, editable, mlps
+from manyheads.spec.check import conv_side
+from manyheads.spec.parts import ClassToken, ConvStem, Nystrom, Patch, Pixel, Softmax, Token
 
 NAMES = ("depth", "heads", "head_dim", "mlp_dim", "image", "tokens", "batch")
 # fmt: off

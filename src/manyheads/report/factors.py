@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from itertools import combinations
 from typing import Any
 
-from manyheads.arch import record
 from manyheads.arch.controls import depths, head_dims, heads, inners, mlp_dims
-from manyheads.arch.spec import Arch, editable
+from manyheads.spec import serialise as record
+from manyheads.spec.arch import Arch, editable
 
 from .gather import ArmRuns
 

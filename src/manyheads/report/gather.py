@@ -8,10 +8,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from manyheads.arch.errors import UserError
-from manyheads.arch.spec import Arch
-from manyheads.experiments.experiment import SCALES, Experiment
 from manyheads.runs import Found, find
+from manyheads.spec.arch import Arch
+from manyheads.spec.errors import UserError
+from manyheads.spec.experiment import SCALES, Experiment
 
 from .measured import HEADLINE, Measured, measured
 

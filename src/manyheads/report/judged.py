@@ -8,9 +8,9 @@ from functools import lru_cache
 from typing import cast
 
 from manyheads.experiments.claims import CLAIMS
-from manyheads.experiments.experiment import Comparison
 from manyheads.experiments.statistics import Effect, effect
 from manyheads.experiments.verdict import Direction, Verdict, judge
+from manyheads.spec.experiment import Comparison
 
 from .gather import Section
 from .measured import KIND

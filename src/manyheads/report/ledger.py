@@ -9,8 +9,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from manyheads.experiments.claims import CLAIMS
-from manyheads.experiments.experiment import SCALES, Experiment
 from manyheads.experiments.verdict import POINTS, signed
+from manyheads.spec.experiment import SCALES, Experiment
 
 from .gather import Section
 from .judged import Judged, verdicts

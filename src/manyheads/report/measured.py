@@ -9,10 +9,10 @@ from contextlib import nullcontext
 from dataclasses import dataclass, field
 from typing import Any
 
-from manyheads.arch.errors import UserError
 from manyheads.experiments.verdict import SHARES
 from manyheads.runs import Found
 from manyheads.runs.lines import Lines
+from manyheads.spec.errors import UserError
 
 from .chart import Point
 

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from manyheads import __version__
-from manyheads.arch.errors import UserError
-from manyheads.experiments.experiment import Experiment
 from manyheads.experiments.registry import EXPERIMENTS
+from manyheads.spec.errors import UserError
+from manyheads.spec.experiment import Experiment
 
 from .explorer import models
 from .explorer_page import SCRIPT as EXPLORE

@@ -8,10 +8,10 @@ from dataclasses import replace
 from manyheads.arch.controls import depths, heads, inners
 from manyheads.arch.params import params
 from manyheads.experiments.best import Best, chosen
-from manyheads.experiments.experiment import Comparison
 from manyheads.experiments.statistics import Effect
 from manyheads.experiments.trend import Trend, trend
 from manyheads.experiments.verdict import Direction
+from manyheads.spec.experiment import Comparison
 
 from .gather import ArmRuns, Section
 

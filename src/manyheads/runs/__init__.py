@@ -8,10 +8,11 @@ result.json     written last: its presence means done
 lock            held while a process writes
 """
 
+from manyheads.spec.lock import Busy
+from manyheads.spec.run import RunSpec
+
 from .find import Found, find
 from .lines import Lines
-from .lock import Busy
 from .run import Run
-from .spec import RunSpec
 
 __all__ = ["Busy", "Found", "Lines", "Run", "RunSpec", "find"]

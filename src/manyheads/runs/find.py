@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from manyheads.arch.errors import UserError
+from manyheads.spec.errors import UserError
+from manyheads.spec.run import RunSpec
 
-from .spec import RunSpec
 from .state import LOCK, RESULT, SPEC, STATUS, WORK, Foreign, read_result, read_spec, read_status, state
 
 TRACES = frozenset({LOCK, STATUS, RESULT, *(name for name in WORK if name.endswith(".jsonl"))})

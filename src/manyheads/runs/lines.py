@@ -10,10 +10,9 @@ from contextlib import AbstractContextManager, suppress
 from pathlib import Path
 from typing import Any
 
-from manyheads.arch.errors import UserError
-
-from .files import sync_folder, unwritten, write_all
-from .plain import line, refuse_constant
+from manyheads.spec.errors import UserError
+from manyheads.spec.files import sync_folder, unwritten, write_all
+from manyheads.spec.values import line, refuse_constant
 
 BLOCK = 1 << 16
 

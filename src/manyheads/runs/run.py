@@ -11,13 +11,13 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from manyheads.arch.errors import UserError
+from manyheads.spec.errors import UserError
+from manyheads.spec.files import PARTIAL, SCHEMA, dump, replace, sync_folder, unwritten
+from manyheads.spec.lock import PATIENCE, Busy, Lock
+from manyheads.spec.run import RunSpec, differences
+from manyheads.spec.values import plain
 
-from .files import PARTIAL, SCHEMA, dump, replace, sync_folder, unwritten
 from .lines import Lines
-from .lock import PATIENCE, Busy, Lock
-from .plain import plain
-from .spec import RunSpec, differences
 from .state import LOCK, RESULT, SPEC, STATUS, WORK, read_result, read_spec, read_status, state
 
 STATES = ("running", "stopped", "failed")  # what a writer may say; new and done follow from what is there

@@ -6,11 +6,10 @@ import os
 from pathlib import Path
 from typing import Any
 
-from manyheads.arch.errors import UserError
-
-from .files import read_object, upgrade
-from .lock import held
-from .spec import RunSpec
+from manyheads.spec.errors import UserError
+from manyheads.spec.files import read_object, upgrade
+from manyheads.spec.lock import held
+from manyheads.spec.run import RunSpec
 
 SPEC, STATUS, RESULT, LOCK = "spec.json", "status.json", "result.json", "lock"
 WORK = ("metrics.jsonl", "spectra.jsonl", "timings.jsonl", "checkpoint", "model")  # begun, once one of them is there

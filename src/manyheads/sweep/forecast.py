@@ -17,15 +17,15 @@ from pathlib import Path
 import torch
 
 from manyheads import tasks
-from manyheads.arch.errors import UserError
 from manyheads.arch.flops import training_flops
 from manyheads.arch.params import params
-from manyheads.arch.parts import Token
 from manyheads.runs import Run, RunSpec
+from manyheads.spec.errors import UserError
+from manyheads.spec.parts import Token
+from manyheads.spec.recipe import Recipe
 from manyheads.tasks.measurement import Measurement
 from manyheads.train.budget import budget
 from manyheads.train.memory import part_bytes
-from manyheads.train.recipe import Recipe
 from manyheads.train.step import uses_half
 
 from .job import Job

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, Protocol
 
-from manyheads.arch.errors import UserError
 from manyheads.runs import Run, RunSpec
+from manyheads.spec.errors import UserError
 
 Fate = Literal["done", "skipped", "failed", "stopped"]
 LOOK = 0.2  # seconds between two looks, at which Python hears signals

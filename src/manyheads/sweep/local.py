@@ -18,10 +18,10 @@ from pathlib import Path
 from types import FrameType
 from typing import cast
 
-from manyheads.arch.errors import UserError
 from manyheads.runs import Busy, Run
-from manyheads.runs.lock import held
 from manyheads.runs.state import LOCK
+from manyheads.spec.errors import UserError
+from manyheads.spec.lock import held
 
 from .child import Child
 from .job import Fate, Job, Outcome, Viewer, carry_out, wait_for_others

@@ -9,8 +9,8 @@ import time
 from importlib import import_module
 from typing import Any
 
-from manyheads.arch.errors import UserError
 from manyheads.runs import Run
+from manyheads.spec.errors import UserError
 
 from .child import Child
 from .job import LOOK, wait_for_others

@@ -7,11 +7,11 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from manyheads.arch.errors import UserError, nearest
 from manyheads.experiments import registry
 from manyheads.experiments.adopt import adopt
-from manyheads.experiments.experiment import SCALES, Experiment, folder, specs
 from manyheads.runs import Run, RunSpec
+from manyheads.spec.errors import UserError, nearest
+from manyheads.spec.experiment import SCALES, Experiment, folder, specs
 
 from .child import settings
 from .job import Job

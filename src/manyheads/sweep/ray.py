@@ -16,8 +16,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, cast
 
-from manyheads.arch.errors import UserError
 from manyheads.runs import Run
+from manyheads.spec.errors import UserError
 from manyheads.train.stop import listening
 
 from .job import Fate, Job, Outcome, Viewer, carry_out

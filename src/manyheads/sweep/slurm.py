@@ -14,11 +14,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, cast
 
-from manyheads.arch.errors import UserError
 from manyheads.runs import Run
-from manyheads.runs.files import dump, read_object, replace
-from manyheads.runs.lock import held
 from manyheads.runs.state import LOCK
+from manyheads.spec.errors import UserError
+from manyheads.spec.files import dump, read_object, replace
+from manyheads.spec.lock import held
 from manyheads.train.stop import listening
 
 from .job import Fate, Job, Outcome, Viewer, carry_out

@@ -54,8 +54,8 @@ def obey(order: dict[str, Any]) -> dict[str, str]:
     os.dup2(log, 1)
     os.dup2(log, 2)
     os.close(log)
-    from manyheads.arch.errors import UserError
     from manyheads.runs import Run
+    from manyheads.spec.errors import UserError
     from manyheads.train.loop import train
     from manyheads.train.stop import Stopped
 

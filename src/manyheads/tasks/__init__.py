@@ -1,6 +1,6 @@
 """What a model is trained to do: batches, loss and metrics, behind one protocol (`task`)."""
 
-from manyheads.data.augment import Augment, Rand
+from manyheads.spec.augment import Augment, Rand
 
 from .glue import Glue
 from .images import Images

@@ -11,13 +11,13 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from manyheads.arch.errors import UserError
 from manyheads.arch.memory import Precision, training_bytes
-from manyheads.arch.spec import Arch
-from manyheads.data.augment import between
 from manyheads.models.build import MODELS
-from manyheads.nn.rates import Rates
 from manyheads.planner.measure import example
+from manyheads.spec.arch import Arch
+from manyheads.spec.augment import between
+from manyheads.spec.errors import UserError
+from manyheads.spec.rates import Rates
 
 from .measurement import Findings, Measurement, training_step
 

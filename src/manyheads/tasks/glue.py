@@ -9,16 +9,16 @@ from typing import Any
 
 import torch
 
-from manyheads.arch.errors import UserError
-from manyheads.arch.parts import Classify, Masked, Token
-from manyheads.arch.spec import Arch
-from manyheads.data.augment import between
 from manyheads.data.order import Order
 from manyheads.data.places import data_root
 from manyheads.data.text import corpora
 from manyheads.data.text.glue import glue_set
 from manyheads.data.text.pairs import encoded
 from manyheads.data.text.vocabulary import Vocabulary, load
+from manyheads.spec.arch import Arch
+from manyheads.spec.augment import between
+from manyheads.spec.errors import UserError
+from manyheads.spec.parts import Classify, Masked, Token
 
 from .glue_work import GlueWork
 

@@ -10,8 +10,8 @@ from statistics import mean, median
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
-from manyheads.arch.errors import UserError
 from manyheads.data.text.glue import SETS
+from manyheads.spec.errors import UserError
 
 Classes = Int[np.ndarray, " rows"]
 Numbers = Float[np.ndarray, " rows"]

@@ -11,12 +11,12 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn import functional
 
-from manyheads.arch.errors import UserError
 from manyheads.data.order import Order
 from manyheads.data.pixels import upload
 from manyheads.data.shapes import Indices
 from manyheads.data.text.glue import GlueSet
 from manyheads.data.text.pairs import Encoded
+from manyheads.spec.errors import UserError
 
 from . import glue_scores as scored
 from .held import dealt

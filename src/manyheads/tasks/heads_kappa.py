@@ -11,15 +11,15 @@ from typing import Any, Literal
 import torch
 from torch import Generator, Tensor
 
-from manyheads.arch.errors import UserError
-from manyheads.arch.parts import Points
-from manyheads.arch.spec import Arch, attentions
 from manyheads.conditioning.probe import as_record, probe
 from manyheads.conditioning.spectrum import spectrum
 from manyheads.conditioning.theory import gaussian_edge, gaussian_log_kappa
-from manyheads.data.augment import between
 from manyheads.data.draws import key
 from manyheads.models.build import build
+from manyheads.spec.arch import Arch, attentions
+from manyheads.spec.augment import between
+from manyheads.spec.errors import UserError
+from manyheads.spec.parts import Points
 
 from .measurement import Findings, Measurement
 

@@ -13,13 +13,13 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 from torch.nn import functional
 
-from manyheads.arch.errors import UserError
-from manyheads.data.augment import Augment
 from manyheads.data.geometry import Geometry
 from manyheads.data.mixing import mixed, plan_mix
 from manyheads.data.order import Order, balanced
 from manyheads.data.pixels import Normaliser, erase, upload
 from manyheads.data.shapes import Indices, Labelled, Numbers
+from manyheads.spec.augment import Augment
+from manyheads.spec.errors import UserError
 
 LEAST, MOST = 32, 512  # images in an evaluation step
 

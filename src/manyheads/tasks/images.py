@@ -8,11 +8,7 @@ from typing import Any, Literal
 
 import torch
 
-from manyheads.arch.errors import UserError
 from manyheads.arch.image import at_image
-from manyheads.arch.parts import Classify, ConvStem, Patch, Pixel
-from manyheads.arch.spec import Arch
-from manyheads.data.augment import NOTHING, Augment, between
 from manyheads.data.catalog import image_set, read
 from manyheads.data.pixels import Normaliser
 from manyheads.data.places import data_root
@@ -20,6 +16,10 @@ from manyheads.data.resident import Resident
 from manyheads.data.shapes import Terms
 from manyheads.data.stored import Files, Pixels
 from manyheads.data.stream import Stream
+from manyheads.spec.arch import Arch
+from manyheads.spec.augment import NOTHING, Augment, between
+from manyheads.spec.errors import UserError
+from manyheads.spec.parts import Classify, ConvStem, Patch, Pixel
 
 from .image_work import ImageWork, Source
 

@@ -10,12 +10,12 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from manyheads.arch.parts import Lm
-from manyheads.arch.spec import Arch
-from manyheads.data.augment import between
 from manyheads.data.pixels import upload
 from manyheads.data.shapes import Indices
 from manyheads.data.text.pack import Packed
+from manyheads.spec.arch import Arch
+from manyheads.spec.augment import between
+from manyheads.spec.parts import Lm
 
 from .packed_work import PackedWork
 from .text import PackedText

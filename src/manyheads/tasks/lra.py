@@ -10,14 +10,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from manyheads.arch.errors import UserError
-from manyheads.data.augment import between
 from manyheads.data.catalog import image_set
 from manyheads.data.lra import bytes_text, listops, pixels, retrieval
 from manyheads.data.lra.listops import Grammar
 from manyheads.data.lra.pathfinder import Scene
 from manyheads.data.lra.sequences import Sequences
 from manyheads.data.lra.words import Topics
+from manyheads.spec.augment import between
+from manyheads.spec.errors import UserError
 
 from .lra_task import LraTask, MadeTask
 from .lra_work import Form

@@ -10,15 +10,15 @@ from typing import Any
 
 import torch
 
-from manyheads.arch.errors import UserError
-from manyheads.arch.parts import Classify, Pair, Token
-from manyheads.arch.spec import Arch
-from manyheads.data.augment import between
 from manyheads.data.draws import key
 from manyheads.data.lra import generated
 from manyheads.data.lra.sequences import Sequences
 from manyheads.data.order import Order
 from manyheads.data.places import data_root
+from manyheads.spec.arch import Arch
+from manyheads.spec.augment import between
+from manyheads.spec.errors import UserError
+from manyheads.spec.parts import Classify, Pair, Token
 
 from .lra_work import Form, Fresh, SequenceWork, Source, Stored
 

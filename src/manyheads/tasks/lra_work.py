@@ -14,11 +14,11 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 from torch.nn import functional
 
-from manyheads.arch.errors import UserError
 from manyheads.data.lra.sequences import Sequences
 from manyheads.data.order import Order, balanced
 from manyheads.data.pixels import upload
 from manyheads.data.shapes import Indices
+from manyheads.spec.errors import UserError
 
 from .held import dealt
 

@@ -10,14 +10,14 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from manyheads.arch.errors import UserError
-from manyheads.arch.parts import Masked
-from manyheads.arch.spec import Arch
-from manyheads.data.augment import between
 from manyheads.data.pixels import upload
 from manyheads.data.shapes import Indices
 from manyheads.data.text.masking import Hiding, hiding
 from manyheads.data.text.pack import Packed
+from manyheads.spec.arch import Arch
+from manyheads.spec.augment import between
+from manyheads.spec.errors import UserError
+from manyheads.spec.parts import Masked
 
 from .packed_work import PackedWork
 from .text import PackedText

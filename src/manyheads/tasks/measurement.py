@@ -14,9 +14,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from manyheads.arch.errors import UserError
-from manyheads.arch.parts import Lm, Masked
-from manyheads.arch.spec import Arch
+from manyheads.spec.arch import Arch
+from manyheads.spec.errors import UserError
+from manyheads.spec.parts import Lm, Masked
 
 from .task import Work
 

@@ -8,11 +8,11 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from manyheads.arch.errors import UserError
 from manyheads.data.pixels import upload
 from manyheads.data.shapes import Indices
 from manyheads.data.text.pack import Packed
 from manyheads.nn.loss import IGNORED
+from manyheads.spec.errors import UserError
 
 from .held import dealt
 

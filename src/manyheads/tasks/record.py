@@ -6,8 +6,8 @@ import json
 from dataclasses import MISSING, fields, is_dataclass
 from typing import Any
 
-from manyheads.arch.errors import UserError, nearest
-from manyheads.data.augment import Augment, Rand
+from manyheads.spec.augment import Augment, Rand
+from manyheads.spec.errors import UserError, nearest
 
 from .footprint import Footprint
 from .glue import Glue

@@ -14,10 +14,10 @@ import torch
 from jaxtyping import Float
 from torch import Generator, Tensor
 
-from manyheads.arch.errors import UserError
-from manyheads.arch.parts import Coordinates, Points
-from manyheads.arch.spec import Arch
-from manyheads.data.augment import between
+from manyheads.spec.arch import Arch
+from manyheads.spec.augment import between
+from manyheads.spec.errors import UserError
+from manyheads.spec.parts import Coordinates, Points
 
 from .drawn import DrawnWork
 

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from manyheads.arch.spec import Arch
-from manyheads.data.augment import between
 from manyheads.models.build import build
 from manyheads.planner.measure import example
+from manyheads.spec.arch import Arch
+from manyheads.spec.augment import between
 
 from .measurement import Findings, Measurement, training_step
 

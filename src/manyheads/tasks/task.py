@@ -14,7 +14,7 @@ from typing import Any, ClassVar, Protocol
 import torch
 from torch import Tensor, nn
 
-from manyheads.arch.spec import Arch
+from manyheads.spec.arch import Arch
 
 
 class Work(Protocol):

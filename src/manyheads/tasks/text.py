@@ -6,13 +6,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from manyheads.arch.errors import UserError
-from manyheads.arch.parts import Lm, Masked, Token
-from manyheads.arch.spec import Arch
-from manyheads.data.augment import between
 from manyheads.data.places import data_root
 from manyheads.data.text.corpora import PREFIX, VOCAB, Corpus, check_name, corpus
 from manyheads.data.text.pack import ORDERS, Dealt
+from manyheads.spec.arch import Arch
+from manyheads.spec.augment import between
+from manyheads.spec.errors import UserError
+from manyheads.spec.parts import Lm, Masked, Token
 
 
 @dataclass(frozen=True)

@@ -10,13 +10,13 @@ import torch
 from jaxtyping import Float
 from torch import Generator, Tensor
 
-from manyheads.arch.errors import UserError
-from manyheads.arch.parts import Points
-from manyheads.arch.spec import Arch, attentions
-from manyheads.data.augment import between
 from manyheads.data.draws import key
 from manyheads.models.constructions import exact_layer
 from manyheads.nn.full_value import FullValueAttention
+from manyheads.spec.arch import Arch, attentions
+from manyheads.spec.augment import between
+from manyheads.spec.errors import UserError
+from manyheads.spec.parts import Points
 
 from .measurement import Findings, Measurement
 from .nearest import SPAN, NearestNeighbor

@@ -5,12 +5,12 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from manyheads.arch.errors import UserError
 from manyheads.arch.flops import training_flops
-from manyheads.arch.spec import Arch
+from manyheads.spec.arch import Arch
+from manyheads.spec.errors import UserError
+from manyheads.spec.recipe import Basis, Recipe
 
 from . import ramp
-from .recipe import Basis, Recipe
 
 
 @dataclass(frozen=True)

@@ -20,10 +20,10 @@ from pathlib import Path
 
 from torch import Tensor
 
-from manyheads.arch.errors import UserError
-from manyheads.runs.files import PARTIAL, dump, read_object, replace, sync_folder, unwritten
+from manyheads.spec import records as plain
+from manyheads.spec.errors import UserError
+from manyheads.spec.files import PARTIAL, dump, read_object, replace, sync_folder, unwritten
 
-from . import plain
 from .parallel import Ranks
 
 SCHEMA = 1

@@ -7,17 +7,17 @@ from dataclasses import dataclass
 
 import torch
 
-from manyheads.arch.errors import UserError
 from manyheads.arch.flops import training_flops
 from manyheads.arch.params import params
-from manyheads.arch.parts import Token
-from manyheads.arch.spec import Arch
 from manyheads.models.build import build
+from manyheads.spec.arch import Arch
+from manyheads.spec.errors import UserError
+from manyheads.spec.parts import Token
+from manyheads.spec.recipe import Recipe
 
 from .budget import budget
 from .memory import part_bytes
 from .parallel import Parallel, Ranks
-from .recipe import Recipe
 from .step import uses_half
 
 

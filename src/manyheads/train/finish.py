@@ -10,17 +10,17 @@ import torch
 from safetensors import SafetensorError
 from torch import nn
 
-from manyheads.arch.errors import UserError
 from manyheads.arch.flops import training_flops
 from manyheads.arch.params import params
 from manyheads.models.build import build
 from manyheads.models.store import save
 from manyheads.runs import Run
+from manyheads.spec.errors import UserError
+from manyheads.spec.recipe import Recipe
 from manyheads.tasks import Work
 
 from .average import Average
 from .parallel import Ranks, whole
-from .recipe import Recipe
 from .step import uses_compile, uses_half
 
 

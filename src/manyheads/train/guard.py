@@ -7,7 +7,7 @@ import math
 import torch
 from torch import Tensor
 
-from manyheads.arch.errors import UserError
+from manyheads.spec.errors import UserError
 
 from .parallel import Ranks
 

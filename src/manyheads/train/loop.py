@@ -17,6 +17,8 @@ from manyheads import tasks
 from manyheads.conditioning.monitor import Reading
 from manyheads.conditioning.probe import probe
 from manyheads.runs import Run
+from manyheads.spec.recipe import Recipe
+from manyheads.spec.schedule import beta1, factor
 from manyheads.tasks import Work
 from manyheads.tasks.measurement import Measurement
 
@@ -33,8 +35,6 @@ from .optimizer import adamw, set_lr
 from .parallel import Parallel, Ranks, joined
 from .place import place
 from .progress import Style, Watch, watch
-from .recipe import Recipe
-from .schedule import beta1, factor
 from .state import State
 from .step import make_step, numerics, uses_half
 from .stop import Asked, Stopped, held, listening

@@ -7,11 +7,11 @@ from typing import Any
 
 from manyheads.arch.params import params
 from manyheads.runs import Run
+from manyheads.spec.recipe import Recipe
 from manyheads.tasks.measurement import Measurement
 
 from .finish import machine
 from .parallel import Ranks
-from .recipe import Recipe
 
 
 def measured(run: Run, task: Measurement, ranks: Ranks) -> dict[str, Any]:

@@ -7,12 +7,12 @@ from contextlib import contextmanager
 
 import torch
 
-from manyheads.arch.errors import UserError
 from manyheads.arch.memory import Precision, training_bytes
-from manyheads.arch.spec import Arch
+from manyheads.spec.arch import Arch
+from manyheads.spec.errors import UserError
+from manyheads.spec.recipe import Recipe
 
 from .parallel import Ranks
-from .recipe import Recipe
 from .step import uses_half
 
 ROOM = 0.85  # of the device; the rest is for temporary buffers, the allocator's slack and the CUDA context

@@ -8,8 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from manyheads.models.build import groups
-
-from .recipe import Recipe
+from manyheads.spec.recipe import Recipe
 
 MOMENTS = ("exp_avg", "exp_avg_sq")
 

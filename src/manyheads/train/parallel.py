@@ -15,7 +15,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
-from manyheads.arch.errors import UserError
+from manyheads.spec.errors import UserError
 
 Parallel = Literal["none", "ddp", "fsdp"]
 

@@ -11,9 +11,9 @@ import torch.distributed as dist
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
-from manyheads.arch.spec import Arch
 from manyheads.models.build import build
-from manyheads.nn.rates import Rates
+from manyheads.spec.arch import Arch
+from manyheads.spec.rates import Rates
 
 from .parallel import Ranks, local, shard
 

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
-from manyheads.arch.errors import UserError
+from manyheads.spec.errors import UserError
 
 from .budget import Budget
 

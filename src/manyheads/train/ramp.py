@@ -5,10 +5,9 @@ allows: the mean of their gradients makes one update. What a run has seen is its
 
 from __future__ import annotations
 
-from manyheads.arch.errors import UserError
+from manyheads.spec.errors import UserError
+from manyheads.spec.recipe import Recipe
 from manyheads.tasks import Task
-
-from .recipe import Recipe
 
 
 def check(recipe: Recipe, task: Task) -> None:

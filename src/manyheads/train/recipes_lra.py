@@ -12,19 +12,18 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from manyheads.arch import paper
 from manyheads.arch.families import nystromformer
-from manyheads.arch.parts import Attention, Residual, Softmax, Stage
 from manyheads.arch.redesign import redesign
-from manyheads.arch.spec import Arch
 from manyheads.data.lra.listops import Grammar
 from manyheads.data.lra.pathfinder import Scene
 from manyheads.data.lra.words import Topics
-from manyheads.nn.rates import Rates
+from manyheads.paper import rows as paper
+from manyheads.spec.arch import Arch
+from manyheads.spec.parts import Attention, Residual, Softmax, Stage
+from manyheads.spec.rates import Rates
+from manyheads.spec.recipe import Basis, Recipe
+from manyheads.spec.schedule import Schedule
 from manyheads.tasks.lra import ByteText, ListOps, LraTask, Pathfinder, PixelRow, Retrieval
-
-from .recipe import Basis, Recipe
-from .schedule import Schedule
 
 CYCLING = (0.95, 0.85)  # what PyTorch's OneCycleLR does to AdamW's first beta unless told not to
 

@@ -9,11 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from manyheads.nn.rates import Rates
+from manyheads.spec.rates import Rates
+from manyheads.spec.recipe import Basis, Recipe
+from manyheads.spec.schedule import Schedule
 from manyheads.tasks import Glue, LanguageModel, MaskedLanguage
-
-from .recipe import Basis, Recipe
-from .schedule import Schedule
 
 GPT2_IDS = 50_257
 

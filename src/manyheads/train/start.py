@@ -13,11 +13,12 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from manyheads.arch import record
-from manyheads.arch.errors import UserError
 from manyheads.data.text.documents import digest
 from manyheads.models.store import RECORD, WEIGHTS, read_weights
 from manyheads.runs import Run
+from manyheads.spec import serialise as record
+from manyheads.spec.errors import UserError
+from manyheads.spec.recipe import Recipe
 from manyheads.tasks import Task
 
 from . import checkpoint
@@ -26,7 +27,6 @@ from .guard import Losses
 from .optimizer import adamw, prepare
 from .parallel import Ranks
 from .place import place
-from .recipe import Recipe
 from .state import State
 
 SCRATCH = "scratch"

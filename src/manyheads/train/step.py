@@ -12,15 +12,15 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
-from manyheads.nn.rates import Rates
 from manyheads.nn.stream import half_stream
+from manyheads.spec.rates import Rates
+from manyheads.spec.recipe import Recipe
 from manyheads.tasks import Work
 
 from .average import Average
 from .captured import Captured
 from .parallel import Ranks, clip
 from .place import wrapped
-from .recipe import Recipe
 
 
 class Step(Protocol):

@@ -11,7 +11,7 @@ from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING
 
-from manyheads.arch.errors import UserError
+from manyheads.spec.errors import UserError
 
 if TYPE_CHECKING:
     from manyheads.runs import Run

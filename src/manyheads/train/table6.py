@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from typing import Literal
 
-from manyheads.nn.rates import Rates
+from manyheads.spec.rates import Rates
+from manyheads.spec.recipe import Basis, Recipe
+from manyheads.spec.schedule import Schedule
 from manyheads.tasks import Augment, Images, Rand
-
-from .recipe import Basis, Recipe
-from .schedule import Schedule
 
 IMAGENET = 1_281_167  # training images
 

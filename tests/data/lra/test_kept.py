@@ -11,12 +11,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from manyheads.arch.errors import UserError
 from manyheads.data.lra import generated, pack
 from manyheads.data.lra.generated import kept, place
 from manyheads.data.lra.listops import Grammar
 from manyheads.data.lra.sequences import Sequences
 from manyheads.data.lra.words import Topics
+from manyheads.spec.errors import UserError
 
 TREES = Grammar(depth=3, arity=4, shortest=8, longest=30)
 SIZES = {"train": 70, "valid": 20, "test": 10}

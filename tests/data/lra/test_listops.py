@@ -9,10 +9,10 @@ import time
 import numpy as np
 import pytest
 
-from manyheads.arch.errors import UserError
 from manyheads.data.draws import key
 from manyheads.data.lra import listops
 from manyheads.data.lra.listops import CLOSE, DIGIT, OPERATOR, Grammar, sample
+from manyheads.spec.errors import UserError
 
 LRA = Grammar()
 MANY = sample(key(0, "test"), np.arange(3000), LRA)

@@ -9,10 +9,10 @@ import torch
 import typer
 from typer.testing import CliRunner, Result
 
-from manyheads.arch.errors import UserError
 from manyheads.cli.make_data import data
 from manyheads.data.lra import generated
 from manyheads.data.lra.listops import Grammar
+from manyheads.spec.errors import UserError
 from manyheads.tasks.lra import ListOps
 
 app = typer.Typer()

@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 from scipy import ndimage
 
-from manyheads.arch.errors import UserError
 from manyheads.data.lra import pathfinder
 from manyheads.data.lra.pathfinder import GREY, WHITE, Scene, draw
 from manyheads.data.lra.sheet import sheet
+from manyheads.spec.errors import UserError
 
 COUNT = 600
 PICTURES, LABELS = draw(7, np.arange(COUNT), Scene())

@@ -8,9 +8,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from manyheads.arch.errors import UserError
 from manyheads.data.lra import bytes_text, pixels, retrieval
 from manyheads.data.lra.sequences import Sequences
+from manyheads.spec.errors import UserError
 
 WORDS = [f"film {n} was {'good' if n % 2 else 'bad'} <br /> caf\u00e9" for n in range(400)]
 

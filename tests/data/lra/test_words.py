@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from manyheads.arch.errors import UserError
 from manyheads.data.lra.words import Topics, classify, pairs
+from manyheads.spec.errors import UserError
 
 
 def alike(made: Topics, count: int, size: int) -> float:

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from manyheads.arch.errors import UserError
 from manyheads.data.text import documents as module
 from manyheads.data.text.documents import documents, sources
+from manyheads.spec.errors import UserError
 
 TEXT = "\ufefffirst line\nsecond line\n\nnext one é\n\n\n\nlast\n".removeprefix("\ufeff")
 OPENERS = {".txt": open, ".txt.xz": lzma.open, ".txt.gz": gzip.open, ".txt.bz2": bz2.open}

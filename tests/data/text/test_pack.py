@@ -7,10 +7,10 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from manyheads.arch.errors import UserError
 from manyheads.data.text.masking import hiding
 from manyheads.data.text.pack import ORDERS, Packed
 from manyheads.data.text.shards import Tokens
+from manyheads.spec.errors import UserError
 
 ROW = Tokens([np.arange(100, dtype=np.uint16), np.arange(100, 1003, dtype=np.uint16)])
 

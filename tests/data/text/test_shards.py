@@ -10,11 +10,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from manyheads.arch.errors import UserError
 from manyheads.data.text.corpora import corpus, tokenizer
 from manyheads.data.text.shards import Tokens, opened, vocabulary
 from manyheads.data.text.tokenise import tokenise
 from manyheads.data.text.vocabulary import load
+from manyheads.spec.errors import UserError
 
 BYTES, STORIES = load("bytes", Path()), load("stories", Path())
 TEXT = "\n\n".join(f"This is document {i}, and that is all it says." for i in range(60))

@@ -13,13 +13,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from manyheads.arch.errors import UserError
 from manyheads.data.text import manifest as module
 from manyheads.data.text.learn import learn
 from manyheads.data.text.manifest import Manifest
 from manyheads.data.text.shards import opened, vocabulary
 from manyheads.data.text.tokenise import tokenise
 from manyheads.data.text.vocabulary import Vocabulary, load, parse
+from manyheads.spec.errors import UserError
 
 BYTES = load("bytes", Path())
 

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from manyheads.arch.errors import UserError
 from manyheads.data.text import vocabulary
 from manyheads.data.text.learn import learn
 from manyheads.data.text.vocabulary import load, parse
+from manyheads.spec.errors import UserError
 
 TEXTS = ["Once upon a time, there was a little café.", "The cat sat on the mat; the dog \t ran. 猫", "x" * 50]
 STORY = "Tom and Lily played in the park. They saw a big red ball and ran to it. " * 4
@@ -136,7 +136,7 @@ def test_without_the_package_a_tokenizer_says_what_to_install(tmp_path: Path) ->
 import sys
 sys.modules["tokenizers"] = None
 from pathlib import Path
-from manyheads.arch.errors import UserError
+from manyheads.spec.errors import UserError
 from manyheads.data.text.vocabulary import load
 root = Path({str(tmp_path)!r})
 assert load("bytes", root).decode(load("bytes", root).encode(["text"])[0]) == "text"

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from manyheads.arch.errors import UserError, nearest
+from manyheads.spec.errors import UserError, nearest
 
 from ..draws import key
 from . import listops, pack, pathfinder, words

@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from manyheads.arch.errors import UserError
+from manyheads.spec.errors import UserError
 
 from .sequences import Sequences, joined
 

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Bool, Float, Int, UInt8
 
-from manyheads.arch.errors import UserError
+from manyheads.spec.augment import between
+from manyheads.spec.errors import UserError
 
-from ..augment import between
 from ..draws import bits, uniforms
 from ..draws import key as keyed
 from .contours import Contours, Pen, Points, Which, distance, maps

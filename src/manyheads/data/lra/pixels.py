@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 from jaxtyping import UInt8
 
-from manyheads.arch.errors import UserError
+from manyheads.spec.errors import UserError
 
 from ..catalog import image_set, read
 from ..stored import Pixels

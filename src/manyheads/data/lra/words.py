@@ -16,9 +16,9 @@ from functools import lru_cache
 import numpy as np
 from jaxtyping import Int, UInt8, UInt64
 
-from manyheads.arch.errors import UserError
+from manyheads.spec.augment import between
+from manyheads.spec.errors import UserError
 
-from ..augment import between
 from ..draws import bits, key
 from .sequences import Indices, Lengths, Sequences, joined, packed
 

@@ -15,7 +15,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from manyheads.arch.errors import UserError
+from manyheads.spec.errors import UserError
 
 if TYPE_CHECKING:
     from .generated import Job

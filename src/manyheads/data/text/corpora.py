@@ -7,7 +7,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from manyheads.arch.errors import UserError, nearest
+from manyheads.spec.errors import UserError, nearest
 
 from .manifest import MANIFEST, Manifest
 from .shards import Tokens, opened, vocabulary

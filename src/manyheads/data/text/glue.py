@@ -9,8 +9,8 @@ from typing import Literal
 
 import numpy as np
 
-from manyheads.arch.errors import UserError, nearest
 from manyheads.data.places import first_found
+from manyheads.spec.errors import UserError, nearest
 
 Metric = Literal["accuracy", "f1", "mcc", "pearson"]
 COLA = ("source", "label", "star", "sentence")  # it has no header

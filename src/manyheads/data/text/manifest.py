@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
 
-from manyheads.arch.errors import UserError
+from manyheads.spec.errors import UserError
 
 SCHEMA = 1
 MANIFEST, TOKENIZER = "manifest.json", "tokenizer.json"

@@ -8,10 +8,10 @@ from typing import Literal
 import numpy as np
 from jaxtyping import Int
 
-from manyheads.arch.errors import UserError
 from manyheads.data.draws import bits, key
 from manyheads.data.order import Order
 from manyheads.data.shapes import Indices
+from manyheads.spec.errors import UserError
 
 from .shards import Tokens
 

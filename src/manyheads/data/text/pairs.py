@@ -13,7 +13,7 @@ from jaxtyping import Float, Int
 from safetensors import SafetensorError
 from safetensors.numpy import load_file, save_file
 
-from manyheads.arch.errors import UserError
+from manyheads.spec.errors import UserError
 
 from .documents import digest
 from .glue import Examples, GlueSet, folder, read

@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 from jaxtyping import Int
 
-from manyheads.arch.errors import UserError
+from manyheads.spec.errors import UserError
 
 from .manifest import TOKENIZER, Manifest, Shard, load
 from .vocabulary import BYTES, Vocabulary, read

@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from manyheads.arch.errors import UserError
+from manyheads.spec.errors import UserError
 
 from .documents import digest, documents, kind, sources
 from .manifest import MANIFEST, TOKENIZER, Manifest, Shard, Source, load, write

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from manyheads.arch.errors import UserError
+from manyheads.spec.errors import UserError
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from manyheads.arch.parts import Classify, Masked
-from manyheads.arch.spec import Arch, attentions
+from manyheads.spec.arch import Arch, attentions
+from manyheads.spec.parts import Classify, Masked
 
 from .entry import Entry, Stack, same
 

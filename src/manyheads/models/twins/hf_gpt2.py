@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from manyheads.arch.parts import Lm
-from manyheads.arch.spec import Arch
+from manyheads.spec.arch import Arch
+from manyheads.spec.parts import Lm
 
 from .entry import Entry, Transpose, same
 

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from manyheads.arch.parts import Nystrom
-from manyheads.arch.spec import Arch, attentions
+from manyheads.spec.arch import Arch, attentions
+from manyheads.spec.parts import Nystrom
 
 from .entry import Copy, Entry, Shape, Stack, same
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from manyheads.arch.parts import Classify, Patch
-from manyheads.arch.spec import Arch, attentions
+from manyheads.spec.arch import Arch, attentions
+from manyheads.spec.parts import Classify, Patch
 
 from .entry import Entry, Shape, Stack, same
 

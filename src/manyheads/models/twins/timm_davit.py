@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from manyheads.arch.parts import Downsample
-from manyheads.arch.spec import Arch
+from manyheads.spec.arch import Arch
+from manyheads.spec.parts import Downsample
 
 from .entry import Entry, same
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from math import isqrt
 
-from manyheads.arch.parts import Attention, Nested, Op
-from manyheads.arch.spec import Arch
+from manyheads.spec.arch import Arch
+from manyheads.spec.parts import Attention, Nested, Op
 
 from .entry import Entry, Shape, Stack, same
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from manyheads.arch.parts import Classify, ClassToken, ConvStem, Downsample, Outlook, Stage
-from manyheads.arch.spec import Arch, attentions, side
+from manyheads.spec.arch import Arch, attentions, side
+from manyheads.spec.parts import Classify, ClassToken, ConvStem, Downsample, Outlook, Stage
 
 from .entry import Entry, Shape, same
 

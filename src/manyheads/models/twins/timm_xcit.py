@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from manyheads.arch.parts import ClassAttention, ConvStem
-from manyheads.arch.spec import Arch, attentions, class_attentions
+from manyheads.spec.arch import Arch, attentions, class_attentions
+from manyheads.spec.parts import ClassAttention, ConvStem
 
 from .entry import Entry, Shape, Stack, same
 

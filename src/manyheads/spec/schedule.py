@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 from typing import Literal
 
-from manyheads.arch.errors import UserError
+from .errors import UserError
 
 Kind = Literal["constant", "cosine", "linear", "one_cycle", "triangle"]
 Curve = Literal["flat", "line", "wave"]

@@ -10,9 +10,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from manyheads.arch.errors import UserError
-
-from .plain import refuse_constant
+from .errors import UserError
+from .values import refuse_constant
 
 SCHEMA = 1  # of the run folder: spec.json, status.json and result.json carry it, the JSON lines follow spec.json
 PARTIAL = ".partial"

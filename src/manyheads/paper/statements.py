@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from . import zoo
+from manyheads.arch import zoo
+from manyheads.arch.params import params
+from manyheads.arch.redesign import redesign
+
 from .audit import likely
-from .paper import BY_ID, GLUE, PAIRS, ROWS
-from .params import params
-from .redesign import redesign
+from .rows import BY_ID, GLUE, PAIRS, ROWS
 
 
 @dataclass(frozen=True)

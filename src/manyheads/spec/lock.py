@@ -15,8 +15,7 @@ from contextlib import suppress
 from pathlib import Path
 from weakref import WeakSet
 
-from manyheads.arch.errors import UserError
-
+from .errors import UserError
 from .files import unwritten
 
 PATIENCE = 1.0  # seconds; a reader that asks whether the lock is held takes it for some microseconds

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from numbers import Real
 
-from manyheads.arch.errors import UserError
+from .errors import UserError
 
 Span = tuple[float, float]
 

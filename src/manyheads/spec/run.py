@@ -9,12 +9,11 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
 
-from manyheads.arch import record
-from manyheads.arch.errors import UserError, nearest
-from manyheads.arch.spec import Arch
-
+from . import serialise as record
+from .arch import Arch
+from .errors import UserError, nearest
 from .files import SCHEMA, upgrade
-from .plain import canonical, plain
+from .values import canonical, plain
 
 HASHED = ("schema", "arch", "task", "recipe", "seed")  # what decides the numbers of a run; its label does not
 

@@ -9,13 +9,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cache
 
-from . import zoo
+from manyheads.arch import zoo
+from manyheads.arch.params import params
+from manyheads.arch.redesign import redesign
+from manyheads.spec.arch import Arch
+
 from .audit import likely
-from .paper import BY_ID, PAIRS
-from .params import params
 from .readings import readings
-from .redesign import redesign
-from .spec import Arch
+from .rows import BY_ID, PAIRS
 
 
 @dataclass(frozen=True)

@@ -10,9 +10,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-from . import families as f
-from . import sizes
-from .spec import Arch
+from manyheads.arch import families as f
+from manyheads.arch import sizes
+from manyheads.spec.arch import Arch
 
 Numbers = int | tuple[int, ...]
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from math import isfinite
 from typing import Any
 
-from manyheads.arch.errors import UserError
+from .errors import UserError
 
 
 def plain(value: Any, where: str, *, gaps: bool) -> Any:

@@ -6,7 +6,7 @@ import json
 from dataclasses import MISSING, fields, is_dataclass
 from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 
-from manyheads.arch.errors import UserError, nearest
+from .errors import UserError, nearest
 
 T = TypeVar("T")
 

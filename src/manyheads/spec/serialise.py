@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from . import parts
+from .arch import SCHEMA, Arch
 from .errors import UserError, nearest
-from .spec import SCHEMA, Arch
 
 KINDS: dict[str, type] = {
     name: kind for name, kind in vars(parts).items() if isinstance(kind, type) and is_dataclass(kind)

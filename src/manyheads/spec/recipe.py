@@ -6,10 +6,9 @@ import math
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from manyheads.arch.errors import UserError
-from manyheads.nn.rates import Rates
-
-from . import plain
+from . import records as plain
+from .errors import UserError
+from .rates import Rates
 from .schedule import Schedule
 
 BasisKind = Literal["steps", "samples", "tokens", "flops", "seconds", "epochs"]

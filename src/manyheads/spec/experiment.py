@@ -12,9 +12,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from manyheads.arch.errors import UserError, nearest
-from manyheads.arch.spec import Arch
-from manyheads.runs import RunSpec
+from .arch import Arch
+from .errors import UserError, nearest
+from .run import RunSpec
 
 Scale = Literal["smoke", "laptop", "small", "paper"]
 Expect = Literal["no_loss", "more", "less", "differ"]

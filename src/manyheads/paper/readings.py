@@ -13,12 +13,13 @@ from decimal import ROUND_DOWN, ROUND_HALF_EVEN, ROUND_HALF_UP, Decimal
 from functools import cache
 from itertools import product
 
-from .controls import head_dims, inners
-from .errors import UserError
-from .paper import BY_ID, Numbers, Row
-from .params import params
-from .redesign import policy_of, redesign
-from .spec import Arch
+from manyheads.arch.controls import head_dims, inners
+from manyheads.arch.params import params
+from manyheads.arch.redesign import policy_of, redesign
+from manyheads.spec.arch import Arch
+from manyheads.spec.errors import UserError
+
+from .rows import BY_ID, Numbers, Row
 
 
 @dataclass(frozen=True)

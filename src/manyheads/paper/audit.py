@@ -11,10 +11,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cache
 
-from .memory import training_bytes
-from .paper import PAIRS, ROWS, Row
-from .params import params
+from manyheads.arch.memory import training_bytes
+from manyheads.arch.params import params
+
 from .readings import Reading, agrees, matching, readings
+from .rows import PAIRS, ROWS, Row
 
 OVERHEAD = (1.5, 5.0)  # GB a GPU
 NEAR = 0.02

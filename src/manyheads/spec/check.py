@@ -9,6 +9,7 @@ from math import isqrt
 from types import UnionType
 from typing import TYPE_CHECKING, Any, Literal, Union, get_args, get_origin, get_type_hints
 
+from .arch import attentions, side
 from .errors import UserError
 from .parts import (
     Attention,
@@ -36,10 +37,9 @@ from .parts import (
     Token,
     Window,
 )
-from .spec import attentions, side
 
 if TYPE_CHECKING:
-    from .spec import Arch
+    from .arch import Arch
 
 ZERO_ALLOWED = {"class_tokens", "positions", "types", "hidden", "conv", "fourier", "head_dim"}
 
