@@ -3,20 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from numbers import Real
 
 from .errors import UserError
+from .validate import between
 
 Span = tuple[float, float]
-
-
-def between(name: str, value: object, low: float, high: float = float("inf"), whole: bool = False) -> None:
-    """Refuse what is not a number from `low` to `high`."""
-    kind = int if whole else Real
-    if isinstance(value, bool) or not isinstance(value, kind) or not low <= value <= high:  # type: ignore[operator]
-        word = "a whole number" if whole else "a number"
-        top = f"from {low:g} to {high:g}" if high < float("inf") else f"of at least {low:g}"
-        raise UserError(f"{name} is {value!r}; write {word} {top}")
 
 
 @dataclass(frozen=True)

@@ -15,9 +15,9 @@ from manyheads.arch.memory import Precision, training_bytes
 from manyheads.models.build import MODELS
 from manyheads.planner.measure import example
 from manyheads.spec.arch import Arch
-from manyheads.spec.augment import between
 from manyheads.spec.errors import UserError
 from manyheads.spec.rates import Rates
+from manyheads.spec.validate import between
 
 from .measurement import Findings, Measurement, training_step
 

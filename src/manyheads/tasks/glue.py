@@ -16,9 +16,9 @@ from manyheads.data.text.glue import glue_set
 from manyheads.data.text.pairs import encoded
 from manyheads.data.text.vocabulary import Vocabulary, load
 from manyheads.spec.arch import Arch
-from manyheads.spec.augment import between
 from manyheads.spec.errors import UserError
 from manyheads.spec.parts import Classify, Masked, Token
+from manyheads.spec.validate import between
 
 from .glue_work import GlueWork
 

@@ -17,9 +17,9 @@ from manyheads.conditioning.theory import gaussian_edge, gaussian_log_kappa
 from manyheads.data.draws import key
 from manyheads.models.build import build
 from manyheads.spec.arch import Arch, attentions
-from manyheads.spec.augment import between
 from manyheads.spec.errors import UserError
 from manyheads.spec.parts import Points
+from manyheads.spec.validate import between
 
 from .measurement import Findings, Measurement
 

@@ -17,9 +17,10 @@ from manyheads.data.shapes import Terms
 from manyheads.data.stored import Files, Pixels
 from manyheads.data.stream import Stream
 from manyheads.spec.arch import Arch
-from manyheads.spec.augment import NOTHING, Augment, between
+from manyheads.spec.augment import NOTHING, Augment
 from manyheads.spec.errors import UserError
 from manyheads.spec.parts import Classify, ConvStem, Patch, Pixel
+from manyheads.spec.validate import between
 
 from .image_work import ImageWork, Source
 

@@ -14,8 +14,8 @@ from manyheads.data.pixels import upload
 from manyheads.data.shapes import Indices
 from manyheads.data.text.pack import Packed
 from manyheads.spec.arch import Arch
-from manyheads.spec.augment import between
 from manyheads.spec.parts import Lm
+from manyheads.spec.validate import between
 
 from .packed_work import PackedWork
 from .text import PackedText

@@ -16,8 +16,8 @@ from manyheads.data.lra.listops import Grammar
 from manyheads.data.lra.pathfinder import Scene
 from manyheads.data.lra.sequences import Sequences
 from manyheads.data.lra.words import Topics
-from manyheads.spec.augment import between
 from manyheads.spec.errors import UserError
+from manyheads.spec.validate import between
 
 from .lra_task import LraTask, MadeTask
 from .lra_work import Form

@@ -16,9 +16,9 @@ from manyheads.data.lra.sequences import Sequences
 from manyheads.data.order import Order
 from manyheads.data.places import data_root
 from manyheads.spec.arch import Arch
-from manyheads.spec.augment import between
 from manyheads.spec.errors import UserError
 from manyheads.spec.parts import Classify, Pair, Token
+from manyheads.spec.validate import between
 
 from .lra_work import Form, Fresh, SequenceWork, Source, Stored
 

@@ -15,9 +15,9 @@ from manyheads.data.shapes import Indices
 from manyheads.data.text.masking import Hiding, hiding
 from manyheads.data.text.pack import Packed
 from manyheads.spec.arch import Arch
-from manyheads.spec.augment import between
 from manyheads.spec.errors import UserError
 from manyheads.spec.parts import Masked
+from manyheads.spec.validate import between
 
 from .packed_work import PackedWork
 from .text import PackedText

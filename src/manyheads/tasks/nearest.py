@@ -13,9 +13,9 @@ from torch import Generator, Tensor
 
 from manyheads.data.points import CLOUDS, Cloud, cloud, farthest, nearest, sphere
 from manyheads.spec.arch import Arch
-from manyheads.spec.augment import between
 from manyheads.spec.errors import UserError
 from manyheads.spec.parts import Coordinates, Points
+from manyheads.spec.validate import between
 
 from .drawn import DrawnWork
 

@@ -15,9 +15,9 @@ from jaxtyping import Float
 from torch import Generator, Tensor
 
 from manyheads.spec.arch import Arch
-from manyheads.spec.augment import between
 from manyheads.spec.errors import UserError
 from manyheads.spec.parts import Coordinates, Points
+from manyheads.spec.validate import between
 
 from .drawn import DrawnWork
 

@@ -11,7 +11,7 @@ from torch import Tensor
 from manyheads.models.build import build
 from manyheads.planner.measure import example
 from manyheads.spec.arch import Arch
-from manyheads.spec.augment import between
+from manyheads.spec.validate import between
 
 from .measurement import Findings, Measurement, training_step
 

@@ -10,9 +10,9 @@ from manyheads.data.places import data_root
 from manyheads.data.text.corpora import PREFIX, VOCAB, Corpus, check_name, corpus
 from manyheads.data.text.pack import ORDERS, Dealt
 from manyheads.spec.arch import Arch
-from manyheads.spec.augment import between
 from manyheads.spec.errors import UserError
 from manyheads.spec.parts import Lm, Masked, Token
+from manyheads.spec.validate import between
 
 
 @dataclass(frozen=True)

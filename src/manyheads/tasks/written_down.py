@@ -14,9 +14,9 @@ from manyheads.data.draws import key
 from manyheads.models.constructions import exact_layer
 from manyheads.nn.full_value import FullValueAttention
 from manyheads.spec.arch import Arch, attentions
-from manyheads.spec.augment import between
 from manyheads.spec.errors import UserError
 from manyheads.spec.parts import Points
+from manyheads.spec.validate import between
 
 from .measurement import Findings, Measurement
 from .nearest import SPAN, NearestNeighbor

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Int, UInt8, UInt64
 
-from manyheads.spec.augment import between
 from manyheads.spec.errors import UserError
+from manyheads.spec.validate import between
 
 from ..draws import GAMMA, ROUNDS, bits
 from .sequences import Indices, Sequences, joined, packed

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Bool, Float, Int, UInt8
 
-from manyheads.spec.augment import between
 from manyheads.spec.errors import UserError
+from manyheads.spec.validate import between
 
 from ..draws import bits, uniforms
 from ..draws import key as keyed

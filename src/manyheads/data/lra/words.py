@@ -16,8 +16,8 @@ from functools import lru_cache
 import numpy as np
 from jaxtyping import Int, UInt8, UInt64
 
-from manyheads.spec.augment import between
 from manyheads.spec.errors import UserError
+from manyheads.spec.validate import between
 
 from ..draws import bits, key
 from .sequences import Indices, Lengths, Sequences, joined, packed
