@@ -81,7 +81,7 @@ def test_a_room_imports_only_rooms_above_it(source: dict[str, ast.Module]) -> No
     ("path", "code", "names"),
     [
         ("src/manyheads/spec/arch.py", "from .parts import Mlp", ["manyheads.spec.parts.Mlp"]),
-        ("src/manyheads/arch/__init__.py", "from . import spec", ["manyheads.spec.arch"]),
+        ("src/manyheads/arch/__init__.py", "from . import spec", ["manyheads.arch.spec"]),
         ("src/manyheads/nn/a.py", "from .. import models", ["manyheads.models"]),
         ("src/manyheads/nn/a.py", "def f():\n    import timm.layers", ["timm.layers"]),
         ("src/manyheads/nn/a.py", "import_module('manyheads.cli')", ["manyheads.cli"]),
