@@ -5,15 +5,12 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from manyheads.arch.thresholds import KERNELS, TRIED_DEPTH, TRIED_HEADS, TRIED_MLP
 from manyheads.spec.parts import Softmax, Token, Window
 
 from .facts import Facts, StageFacts
-from .limits import KERNELS
 from .rule import Bools, Rule, Said, StageRule, WholeRule, never
 
-# the farthest that the first paper's redesigns went: ViT-L and GPT-2 keep a third of the layers, XCiT-M and LRA double
-# the heads, ViT-B halves the MLP
-TRIED_DEPTH, TRIED_HEADS, TRIED_MLP = 1 / 3, 2.0, 0.5
 VOCABULARY = 0.5  # of the parameters
 COSTS = {"flops": "forward FLOPs", "memory": "training memory", "kv_cache": "KV cache"}
 

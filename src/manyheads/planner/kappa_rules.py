@@ -8,12 +8,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from manyheads.arch.redesign import SPLIT_TOLERANCE
+from manyheads.arch.thresholds import NEAR_PEAK, UNCHANGED
 
 from .facts import Facts, StageFacts
 from .rule import Bools, Rule, Said, StageRule, WholeRule
-
-NEAR_PEAK = (0.7, 1.4)  # inner / tokens where Gaussian kappa is above about 11
-UNCHANGED = 0.02  # in log kappa
 
 
 def split(stage: StageFacts) -> Bools:

@@ -8,8 +8,6 @@ from typing import Literal
 from manyheads.arch.redesign import Policy
 from manyheads.spec.errors import UserError
 
-KERNELS = (32, 64, 96, 128, 192, 256)  # head_dims that FlashAttention-2 is compiled for
-
 
 @dataclass(frozen=True)
 class Limits:

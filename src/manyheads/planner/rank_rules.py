@@ -6,10 +6,11 @@ from collections.abc import Callable
 
 import numpy as np
 
+from manyheads.arch.thresholds import LOW_RANK, USUAL_RANK, VERY_LOW_RANK
+
 from .facts import StageFacts
 from .rule import Bools, Rule, Said, StageRule, never
 
-FLOOR, LEAST, USUAL = 32, 16, 64  # head_dim: below which a caution, a serious warning; what most models have
 COVERAGE = 0.9  # of the tokens' variance, below which a head cannot tell them apart
 
 
@@ -33,8 +34,8 @@ def _low(stage: StageFacts) -> Bools:
     """Rank is low: by the probe where there is one, else thin heads, or heads thinner than the original's."""
     if stage.measured is not None and stage.measured.coverage is not None:
         return _uncovered(stage)
-    thinner = (stage.head_dim < stage.head_dim0) & (stage.head_dim < USUAL)
-    return np.asarray((stage.head_dim < FLOOR) | thinner)
+    thinner = (stage.head_dim < stage.head_dim0) & (stage.head_dim < USUAL_RANK)
+    return np.asarray((stage.head_dim < LOW_RANK) | thinner)
 
 
 def _corner(stage: StageFacts) -> Bools:
@@ -63,6 +64,6 @@ def _below(least: int, floor: int) -> tuple[Callable[[StageFacts], Bools], Calla
 RULES: tuple[Rule, ...] = (
     StageRule("coverage", "serious", _uncovered, _uncovered_words),
     StageRule("shallow_rank", "serious", _corner, _corner_words),
-    StageRule("rank", "serious", *_below(1, LEAST)),
-    StageRule("thin", "caution", *_below(LEAST, FLOOR)),
+    StageRule("rank", "serious", *_below(1, VERY_LOW_RANK)),
+    StageRule("thin", "caution", *_below(VERY_LOW_RANK, LOW_RANK)),
 )

@@ -8,13 +8,13 @@ import numpy as np
 
 from manyheads.arch.params import Params, params
 from manyheads.arch.redesign import redesign
+from manyheads.arch.thresholds import LOW_RANK
 from manyheads.conditioning.theory import one_head
 from manyheads.spec.arch import Arch, attentions, editable
 
 from .facts import Facts, StageFacts
 from .notes import Note
 from .predict import log_kappa
-from .rank_rules import FLOOR
 
 
 def reasons(facts: Facts, arch: Arch) -> tuple[Note, ...]:
@@ -75,12 +75,12 @@ def _kappa(facts: Facts) -> Note:
 
 def _rank(stage: StageFacts) -> Note:
     dim = int(stage.head_dim[0])
-    numbers: dict[str, float | str] = {"head_dim": dim, "before": stage.head_dim0, "floor": FLOOR}
+    numbers: dict[str, float | str] = {"head_dim": dim, "before": stage.head_dim0, "floor": LOW_RANK}
     pair = None if stage.measured is None else stage.measured.bounds(dim)
     if pair is None:
         error = float(one_head(min(1.0, dim / stage.width)))
         words = (
-            f"rank per head {dim} ({stage.head_dim0} before), the floor is {FLOOR}; if all {stage.width} directions "
+            f"rank per head {dim} ({stage.head_dim0} before), the floor is {LOW_RANK}; if all {stage.width} directions "
             f"mattered alike, one head would err {error:.2f} at nearest-neighbour retrieval, where 0.5 is chance"
         )
         return Note("rank", stage.label + words, numbers | {"isotropic_error": error})

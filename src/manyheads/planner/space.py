@@ -22,12 +22,13 @@ from manyheads.arch.controls import head_dims as head_dims_of
 from manyheads.arch.controls import heads as heads_of
 from manyheads.arch.controls import mlp_dims as mlp_dims_of
 from manyheads.arch.redesign import SPLIT_TOLERANCE, edit, redesign
+from manyheads.arch.thresholds import KERNELS
 from manyheads.spec.arch import Arch, Sketch, attentions, editable
 from manyheads.spec.check import divisors
 from manyheads.spec.errors import UserError
 from manyheads.spec.parts import Attention, Outlook, Softmax, Stage
 
-from .limits import KERNELS, Limits
+from .limits import Limits
 
 Ints = NDArray[np.int64]
 Pair = tuple[int, int]  # heads, head_dim
