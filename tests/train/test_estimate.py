@@ -12,11 +12,11 @@ from manyheads.arch import zoo
 from manyheads.arch.families import vit
 from manyheads.arch.memory import training_bytes
 from manyheads.spec.errors import UserError
-from manyheads.spec.recipe import Basis, Recipe
+from manyheads.spec.recipe import IMAGENET_IMAGES, Basis, Recipe
 from manyheads.train.estimate import estimate
 from manyheads.train.memory import advice, explained, fitting
 from manyheads.train.parallel import Ranks
-from manyheads.train.table6 import IMAGENET, table6
+from manyheads.train.table6 import table6
 from tests.train.tiny import ARCH
 
 GPU = Ranks(torch.device("cuda", 0))
@@ -24,13 +24,13 @@ GPU = Ranks(torch.device("cuda", 0))
 
 def test_table_6_is_planned_for_eight_gpus_with_the_papers_memory() -> None:
     """The paper prints 178.4 GB for ViT-B on 8 GPUs, 22.3 each; about 3.3 GB of that are no tensor of the model's."""
-    told = estimate(zoo.get("vit_b"), table6(), samples=IMAGENET)
+    told = estimate(zoo.get("vit_b"), table6(), samples=IMAGENET_IMAGES)
     assert told.params == 86_567_656
     assert told.steps == 375_342
     assert told.rows == 128
     assert told.memory_unfused / 1e9 == pytest.approx(22.3 - 3.3, rel=0.1)
     assert told.memory < told.memory_unfused
-    assert told.flops == pytest.approx(3 * 35.1e9 * 300 * IMAGENET, rel=0.01)
+    assert told.flops == pytest.approx(3 * 35.1e9 * 300 * IMAGENET_IMAGES, rel=0.01)
     assert told.seconds == pytest.approx(told.flops / (8 * 156e12 * 0.4))
 
 

@@ -11,11 +11,11 @@ import pytest
 from manyheads.arch import zoo
 from manyheads.spec.errors import UserError
 from manyheads.spec.rates import Rates
-from manyheads.spec.recipe import Basis, Recipe
+from manyheads.spec.recipe import IMAGENET_IMAGES, Basis, Recipe
 from manyheads.spec.schedule import Schedule, factor
 from manyheads.tasks import from_dict, to_dict
 from manyheads.train.budget import budget
-from manyheads.train.table6 import IMAGENET, table6, table6_task
+from manyheads.train.table6 import table6, table6_task
 
 FULL = Recipe(
     batch=64,
@@ -86,8 +86,8 @@ def test_the_papers_table_6_is_expressed_exactly() -> None:
     assert (base.batch, large.batch) == (1024, 512)
     assert replace(large, batch=1024) == base
     assert (base.lr, base.weight_decay, base.basis, base.rates.path) == (3e-3, 0.3, Basis("epochs", 300), 0.1)
-    spend = budget(base, zoo.get("vit_b"), unit="images", per_sample=1, samples=IMAGENET)
-    assert spend.steps == round(300 * IMAGENET / 1024)
+    spend = budget(base, zoo.get("vit_b"), unit="images", per_sample=1, samples=IMAGENET_IMAGES)
+    assert spend.steps == round(300 * IMAGENET_IMAGES / 1024)
     assert base.lr * factor(base.schedule, 0.0) == pytest.approx(1e-5)
     assert factor(base.schedule, 20 / 300) == 1.0
     assert factor(base.schedule, 1.0) == 0.0

@@ -15,8 +15,6 @@ from manyheads.spec.errors import UserError, nearest
 
 from .numbers import in_layers, parameters, size
 
-IMAGENET = 1_281_167  # training images, the epoch of the named recipes
-
 
 def train(
     model: Annotated[
@@ -77,7 +75,7 @@ def train(
 
         chosen["weights"] = weights_digest(source)
     from manyheads import tasks
-    from manyheads.spec.recipe import Recipe
+    from manyheads.spec.recipe import IMAGENET_IMAGES, Recipe
 
     made, plan = tasks.from_dict(chosen), Recipe.from_dict(fields)
     arch = _fitted(_model(model), made)
@@ -86,7 +84,7 @@ def train(
             arch,
             plan,
             made,
-            IMAGENET if recipe in ("table6", "table6_large") else None,
+            IMAGENET_IMAGES if recipe in ("table6", "table6_large") else None,
             gpus,
             tflops,
             utilisation,

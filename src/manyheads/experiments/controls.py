@@ -17,12 +17,12 @@ from typing import Any
 from manyheads.arch.controls import controls
 from manyheads.arch.flops import training_flops
 from manyheads.spec.experiment import Arm, Comparison, Experiment, Setting
+from manyheads.spec.recipe import IMAGENET_IMAGES
 
 from .pairs import TASKS, pair, task
 from .vision_parts import RECIPES, SEEDS
 
 KEY = "vit_b"
-IMAGES = 1_281_167  # of ImageNet, whose epochs the paper counts
 SECONDS = {"smoke": 0.5, "small": 60.0, "paper": 24 * 3600.0}
 
 
@@ -44,7 +44,7 @@ def bases(scale: str, original: Arm) -> dict[str, dict[str, Any]]:
     """The recipe on equal steps, equal FLOPs and equal seconds."""
     recipe = RECIPES[scale]
     kind, amount = recipe["basis"]["kind"], recipe["basis"]["amount"]
-    samples = amount * (IMAGES if kind == "epochs" else recipe["batch"])
+    samples = amount * (IMAGENET_IMAGES if kind == "epochs" else recipe["batch"])
     flops = float(f"{samples * training_flops(original.arch):.3g}")
     return {
         "steps": recipe,

@@ -15,7 +15,6 @@ from typing import Any
 from manyheads.arch.params import params
 from manyheads.spec.arch import Arch
 from manyheads.spec.errors import UserError
-from manyheads.spec.parts import Lm, Masked, Pair, Points, Token
 
 ROUNDS, LEAST, SECONDS = 7, 3, 20.0  # rounds of turns; fewer, but never below LEAST, once so many seconds are spent
 
@@ -76,20 +75,6 @@ def measure(
     return tuple(found)
 
 
-def example(arch: Arch, batch: int, device: Any) -> Any:
-    """Inputs of the right shape: normal images or points, uniformly drawn ids."""
-    import torch
-
-    embed, tokens = arch.embed, arch.stages[0].tokens
-    generator = torch.Generator().manual_seed(0)
-    if isinstance(embed, Token):
-        shape = (batch, 2, tokens) if isinstance(arch.head, Pair) else (batch, tokens)
-        return torch.randint(embed.vocab, shape, generator=generator).to(device)
-    if isinstance(embed, Points):
-        return torch.randn(batch, tokens, embed.dim, generator=generator).to(device)
-    return torch.randn(batch, embed.channels, embed.image, embed.image, generator=generator).to(device)
-
-
 def _room(archs: Sequence[Arch], device: Any) -> None:
     """Refuse what would not fit, before the machine grinds to a halt."""
     import os
@@ -109,6 +94,7 @@ def _forward(arch: Arch, device: Any) -> Callable[[], Any]:
     import torch
 
     from manyheads.models.build import build
+    from manyheads.models.example_step import example
 
     model = build(arch, device=device, seed=0).eval()
     inputs = example(arch, 1, device)
@@ -151,17 +137,14 @@ def _training(arch: Arch, batch: int, device: Any) -> tuple[float, float, str]:
     import torch
 
     from manyheads.models.build import build
+    from manyheads.models.example_step import example, training_step
 
     model = build(arch, device=device, seed=0).train()
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4)
     inputs = example(arch, batch, device)
 
     def step() -> None:
-        with torch.autocast(device.type, torch.bfloat16, enabled=device.type == "cuda"):
-            loss = _loss(arch, model(inputs))
-        loss.backward()
-        optimizer.step()
-        optimizer.zero_grad(set_to_none=True)
+        training_step(arch, model, optimizer, inputs, device.type == "cuda")
 
     if device.type == "cuda":
         before = torch.cuda.memory_allocated(device)
@@ -178,19 +161,10 @@ def _tracked(model: Any, optimizer: Any, step: Callable[[], Any]) -> float:
     """Peak bytes of a training step as PyTorch's tracker sees every tensor."""
     from torch.distributed._tools.mem_tracker import MemTracker
 
+    from manyheads.models.example_step import tracked_bytes
+
     tracker = MemTracker()
     tracker.track_external(model, optimizer)
     with tracker:
         step()
-    peak = tracker.get_tracker_snapshot("peak")
-    return float(sum(size for kinds in peak.values() for name, size in kinds.items() if str(name).endswith("Total")))
-
-
-def _loss(arch: Arch, out: Any) -> Any:
-    """A loss of the size that training has: over the vocabulary of a language model, else a mean square."""
-    import torch
-
-    if isinstance(arch.head, Lm | Masked):
-        labels = torch.zeros(out.shape[:-1].numel(), dtype=torch.long, device=out.device)
-        return torch.nn.functional.cross_entropy(out.flatten(0, -2), labels)
-    return out.float().square().mean()
+    return tracked_bytes(tracker.get_tracker_snapshot("peak"))

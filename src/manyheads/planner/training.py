@@ -8,10 +8,11 @@ from dataclasses import dataclass
 from manyheads.arch.count import params
 from manyheads.spec.arch import Arch
 from manyheads.spec.parts import Lm, Masked, Token
+from manyheads.spec.recipe import IMAGENET_IMAGES
 
 from .use import Use
 
-IMAGENET, EPOCHS = 1_281_167, 300
+EPOCHS = 300
 TOKENS_PER_PARAMETER = 20
 RATE = 300e12  # operations a second that one current GPU sustains in bf16, as the assumption says
 
@@ -48,7 +49,7 @@ def usual_examples(arch: Arch) -> tuple[float, str]:
     if isinstance(arch.embed, Token):
         count = params(arch).total
         return TOKENS_PER_PARAMETER * count / tokens, f"{TOKENS_PER_PARAMETER} tokens a parameter of the original"
-    return float(EPOCHS * IMAGENET), f"{EPOCHS} epochs of ImageNet-1k (Table 6 of 2505.20802)"
+    return float(EPOCHS * IMAGENET_IMAGES), f"{EPOCHS} epochs of ImageNet-1k (Table 6 of 2505.20802)"
 
 
 def training(arch: Arch, original: Arch, use: Use) -> Training:

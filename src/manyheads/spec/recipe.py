@@ -15,6 +15,7 @@ BasisKind = Literal["steps", "samples", "tokens", "flops", "seconds", "epochs"]
 Precision = Literal["auto", "fp32", "tf32", "bf16"]
 Switch = Literal["auto", "on", "off"]
 USUAL = Schedule("cosine", warmup=0.05)
+IMAGENET_IMAGES = 1_281_167  # training images of ImageNet-1k: what an epoch of it is
 BASES = ("steps", "samples", "tokens", "flops", "seconds", "epochs")
 
 

@@ -2,24 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from importlib import import_module
-from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from manyheads.arch.memory import Precision, training_bytes
 from manyheads.models.build import MODELS
-from manyheads.planner.measure import example
+from manyheads.models.example_step import example, tracked_bytes, training_step
 from manyheads.spec.arch import Arch
 from manyheads.spec.errors import UserError
 from manyheads.spec.rates import Rates
 from manyheads.spec.validate import between
 
-from .measurement import Findings, Measurement, training_step
+from .measurement import Findings, Measurement
 
 STEPS = 2  # the optimizer's state is there from the second on
 
@@ -93,11 +91,4 @@ def tracked(arch: Arch, footprint: Footprint) -> float:
         tracker.track_external(model, optimizer)
         with tracker:
             training_step(arch, model, optimizer, inputs, footprint.precision == "amp")
-        return total(tracker.get_tracker_snapshot("peak"))
-
-
-def total(snapshot: Mapping[Any, Mapping[Any, int]]) -> float:
-    """Bytes of a tracker's snapshot over all devices."""
-    return float(
-        sum(size for kinds in snapshot.values() for name, size in kinds.items() if str(name).endswith("Total"))
-    )
+        return tracked_bytes(tracker.get_tracker_snapshot("peak"))

@@ -12,11 +12,9 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor, nn
 
 from manyheads.spec.arch import Arch
 from manyheads.spec.errors import UserError
-from manyheads.spec.parts import Lm, Masked
 
 from .task import Work
 
@@ -46,18 +44,3 @@ class Measurement(ABC):
         raise UserError(
             f"{type(self).__name__} is measured and has no batches; call `measure`, or train the run it is in"
         )
-
-
-def training_step(arch: Arch, model: nn.Module, optimizer: torch.optim.Optimizer, inputs: Tensor, half: bool) -> None:
-    """One step as the originals make it, with a loss of the size that training has: over every token's logits in a
-    language model, else a mean square. `half` is bfloat16 autocast."""
-    with torch.autocast(inputs.device.type, torch.bfloat16, enabled=half):
-        out = model(inputs)
-        if isinstance(arch.head, Lm | Masked):
-            labels = torch.zeros(out.shape[:-1].numel(), dtype=torch.long, device=out.device)
-            loss = nn.functional.cross_entropy(out.flatten(0, -2), labels)
-        else:
-            loss = out.float().square().mean()
-    loss.backward()
-    optimizer.step()
-    optimizer.zero_grad(set_to_none=True)

@@ -9,11 +9,11 @@ import torch
 from torch import Tensor
 
 from manyheads.models.build import build
-from manyheads.planner.measure import example
+from manyheads.models.example_step import example, training_step
 from manyheads.spec.arch import Arch
 from manyheads.spec.validate import between
 
-from .measurement import Findings, Measurement, training_step
+from .measurement import Findings, Measurement
 
 
 @dataclass(frozen=True)

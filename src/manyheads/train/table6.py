@@ -9,8 +9,6 @@ from manyheads.spec.recipe import Basis, Recipe
 from manyheads.spec.schedule import Schedule
 from manyheads.tasks import Augment, Images, Rand
 
-IMAGENET = 1_281_167  # training images
-
 
 def table6(size: Literal["base", "large"] = "base") -> Recipe:
     """Stated: AdamW, lr 3e-3, weight decay 0.3, 300 epochs, 20 epochs of warm-up from 1e-5, batch 1024 (base) or 512
