@@ -14,18 +14,17 @@ from scipy import stats
 
 from manyheads.arch.families import nearest_neighbor
 from manyheads.data.text.glue import SETS
-from manyheads.experiments.adopt import adopt
-from manyheads.experiments.best import Best, chosen
 from manyheads.experiments.first_paper import FIRST
 from manyheads.experiments.rank_paper import RANK
 from manyheads.experiments.registry import EXPERIMENTS
+from manyheads.experiments.statistics import choose, spearman, trend
 from manyheads.experiments.table1 import TABLE1
-from manyheads.experiments.table1_glue import TABLE1_GLUE, classifier, prepare
-from manyheads.experiments.trend import spearman, trend
+from manyheads.experiments.table1_glue import TABLE1_GLUE, classifier
 from manyheads.experiments.verdict import judge
 from manyheads.runs import Run, RunSpec, find
 from manyheads.spec.errors import UserError
-from manyheads.spec.experiment import Arm, Experiment, Setting, folder, specs
+from manyheads.spec.experiment import After, Arm, Best, Experiment, Setting, folder, specs
+from manyheads.sweep.reuse import adopt, with_weights
 from manyheads.tasks import from_dict
 from manyheads.tasks.footprint import Footprint
 from manyheads.tasks.measurement import Measurement
@@ -216,19 +215,23 @@ def test_fine_tuning_starts_from_what_pretraining_came_to(tmp_path: Path) -> Non
     two = replace(toy, arms=toy.arms[:2], recipes=short)
     pretraining = replace(TABLE1, settings={"smoke": two}, comparisons=(), printed={})
     task = {"is": "Glue", "tokenizer": "stories", "tokens": 32, "weights": "0" * 64}
-    tuned = tuple(Arm(f"{arm.name}_rte", classifier(arm.arch, 2), "", {"task": "rte"}) for arm in toy.arms[:2])
+    tuned = tuple(
+        Arm(f"{arm.name}_rte", classifier(arm.arch, 2), "", {"task": "rte"}, start=arm.name) for arm in toy.arms[:2]
+    )
     recipe: Mapping[str, Any] = {"batch": 8, "basis": {"kind": "steps", "amount": 2}}
-    tuning = Experiment("table1_glue", "", "", {"smoke": Setting(tuned, (0,), task, {"epochs": recipe})})
+    settings = {"smoke": Setting(tuned, (0,), task, {"epochs": recipe})}
+    tuning = Experiment("table1_glue", "", "", settings, after=After("table1", "tokens"))
+    runs = specs(tuning, "smoke")
     with pytest.raises(UserError, match="original-tokens-s0 is not finished"):
-        prepare(tmp_path, "smoke", pretraining, tuning)
+        with_weights(tmp_path, runs, tuning, pretraining)
     for spec in specs(pretraining, "smoke"):
         if spec.label["basis"] == "tokens":
             trained(tmp_path, spec)
     write(tmp_path / "data", SETS["rte"], train=32, held=16)
-    ready = prepare(tmp_path, "smoke", pretraining, tuning)
+    ready = with_weights(tmp_path, runs, tuning, pretraining)
     assert [spec.label["arm"] for spec in ready] == ["original_rte", "lean_rte"]
     assert len({spec.task["weights"] for spec in ready} | {"0" * 64}) == 3
-    assert prepare(tmp_path, "smoke", pretraining, tuning) == ready  # called again, nothing happens
+    assert with_weights(tmp_path, runs, tuning, pretraining) == ready  # called again, nothing happens
     assert trained(tmp_path, ready[0])["steps"] == 2
     assert TABLE1_GLUE.setting("small").task["weights"] == "0" * 64  # unknown until then
 
@@ -268,7 +271,7 @@ def test_rank_correlation_is_scipys() -> None:
 def test_the_best_rate_is_chosen_on_a_seed_that_then_does_not_count() -> None:
     best = Best("lean", ("lean_x1", "lean_x2", "lean_x4"))
     found = {"lean_x1": {0: 0.5, 1: 0.9, 2: 0.9}, "lean_x2": {0: 0.7, 1: 0.6, 2: 0.65}, "lean_x4": {}}
-    assert chosen(best, found, "up") == ("lean_x2", {1: 0.6, 2: 0.65})
-    assert chosen(best, found, "down") == ("lean_x1", {1: 0.9, 2: 0.9})
-    assert chosen(best, {"lean_x1": {0: 1.0}, "lean_x2": {1: 1.0}}, "up") == ("", {})
-    assert chosen(best, {}, "up") == ("", {})
+    assert choose(best, found, "up") == ("lean_x2", {1: 0.6, 2: 0.65})
+    assert choose(best, found, "down") == ("lean_x1", {1: 0.9, 2: 0.9})
+    assert choose(best, {"lean_x1": {0: 1.0}, "lean_x2": {1: 1.0}}, "up") == ("", {})
+    assert choose(best, {}, "up") == ("", {})

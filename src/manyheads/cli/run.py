@@ -17,7 +17,7 @@ from manyheads.spec.errors import UserError, nearest
 
 if TYPE_CHECKING:
     from manyheads.sweep.job import Job, Outcome
-    from manyheads.sweep.plan import Plan
+    from manyheads.sweep.plan import Sweep
 
 EXECUTORS = ("process", "processes", "ray", "slurm")
 DEVICE = re.compile(r"cpu|cuda(:[0-9]+)?")
@@ -51,23 +51,23 @@ def run(
     _check(executor, workers, each, device, slurm)
     from manyheads.sweep.plan import commands, plan
 
-    wanted = plan(experiment, scale, out, arms=_names(arms), seeds=_seeds(seeds))
+    sweep = plan(experiment, scale, out, arms=_names(arms), seeds=_seeds(seeds))
     if dry_run:
         from .run_forecast import show
 
         beside = 1 if executor == "process" else 2 if workers is None else max(1, workers)
-        show(wanted, experiment == "all", beside, device, each, tflops, data_root)
+        show(sweep, experiment == "all", beside, device, each, tflops, data_root)
         return
-    wanted.share()
+    sweep.share()
     if listed:
-        jobs = wanted.jobs()
-        later, why = _later(wanted, bool(jobs))
+        jobs = sweep.jobs()
+        later, why = _later(sweep, bool(jobs))
         print(*commands([*jobs, *later], device, data_root, threads), sep="\n")
     else:
         options = _options(slurm or [])
         where = {"device": device, "root": data_root}
-        outcomes, why = _phases(wanted, executor, workers, quiet, where, each, out, options)
-        _tell(outcomes, wanted.share(), out)
+        outcomes, why = _phases(sweep, executor, workers, quiet, where, each, out, options)
+        _tell(outcomes, sweep.share(), out)
     if why:
         print(why, file=sys.stderr)
         raise typer.Exit(1)
@@ -91,7 +91,7 @@ def _check(executor: str, workers: int | None, threads: int, device: str | None,
 
 
 def _phases(
-    wanted: Plan,
+    sweep: Sweep,
     executor: str,
     workers: int | None,
     quiet: bool,
@@ -125,33 +125,30 @@ def _phases(
         many = 0 if executor == "process" else 2 if workers is None else workers
         return on_this_machine(jobs, workers=many, threads=threads, look=look, **where)
 
-    def timed(job: Job) -> bool:
-        return executor == "processes" and job.spec.task.get("is") == "Speed"
-
-    jobs = wanted.jobs()
+    jobs = sweep.jobs()
     if executor.startswith("process"):
         here(where["device"])
     prepare(jobs)  # of all phases: what is in the way is told before anything runs
-    alone = [job for job in jobs if timed(job)]
+    alone = [job for job in jobs if job.alone] if executor == "processes" else []
     try:
-        outcomes = execute([job for job in jobs if not timed(job)], workers)
+        outcomes = execute([job for job in jobs if not (alone and job.alone)], workers)
         outcomes += execute(alone, 1) if alone else []
-        later, why = _later(wanted, bool(jobs))
+        later, why = _later(sweep, bool(jobs))
         return outcomes + (execute(later, workers) if later else []), why
     except Interrupted as stop:
         print(f"manyheads: {stop}", file=sys.stderr)
         raise typer.Exit(stop.code) from None
 
 
-def _later(wanted: Plan, others: bool) -> tuple[list[Job], str]:
+def _later(sweep: Sweep, others: bool) -> tuple[list[Job], str]:
     """What starts from other runs' weights. Where there are other runs to tell of, what hinders it does not hide
     them."""
     try:
-        return wanted.later_jobs(), ""
+        return sweep.later_jobs(), ""
     except UserError as error:
         if not others:
             raise
-        return [], f"{wanted.later[0].label['experiment']}: not run: {error}"
+        return [], f"{sweep.later[0].label['experiment']}: not run: {error}"
 
 
 def _tell(outcomes: list[Outcome], shared: int, out: Path) -> None:

@@ -10,23 +10,21 @@ from .numbers import millions, size
 
 if TYPE_CHECKING:
     from manyheads.sweep.forecast import Forecast
-    from manyheads.sweep.plan import Plan
+    from manyheads.sweep.plan import Sweep
 
 
 def show(
-    wanted: Plan, whole: bool, workers: int, device: str | None, threads: int, tflops: float | None, root: Path | None
+    sweep: Sweep, whole: bool, workers: int, device: str | None, threads: int, tflops: float | None, root: Path | None
 ) -> None:
     """Print a row for each arm, or for each experiment where all are wanted, and what everything would take."""
     from rich.console import Console
     from rich.table import Table
 
     from manyheads.report.words import count, duration
-    from manyheads.spec.experiment import folder
     from manyheads.sweep.forecast import forecast, wall
-    from manyheads.sweep.job import Job
 
-    later = [Job(folder(wanted.root, spec), spec) for spec in wanted.later]
-    found = forecast([*wanted.jobs(), *later], device=device, threads=threads, tflops=tflops, root=root)
+    jobs = [*sweep.jobs(), *map(sweep.job, sweep.later)]
+    found = forecast(jobs, device=device, threads=threads, tflops=tflops, root=root)
     groups: dict[str, list[Forecast]] = {}
     for each in found:
         groups.setdefault(_group(each, whole), []).append(each)

@@ -7,16 +7,15 @@
 The theorem takes heads as independent: the probe follows their correlation (`head_correlation`), and the extreme
 singular values of every attention's Jacobian beside kappa. The designs change kappa in different ways at different
 prices: heads of the same size, thinner heads of the same inner width, wider heads, fewer layers. If kappa decides, all
-lie on one curve (`TRENDS`: over all designs of a seed, the rank correlation of final kappa and final loss). Pairs of
+lie on one curve (its trends: over all designs of a seed, the rank correlation of final kappa and final loss). Pairs of
 equal parameters whose kappa should differ, or should not, are compared one by one."""
 
 from __future__ import annotations
 
 from manyheads.arch.redesign import redesign
-from manyheads.spec.experiment import Arm, Comparison, Experiment, Setting
+from manyheads.spec.experiment import Arm, Comparison, Experiment, Setting, Trend
 
 from .sweep41 import SCALES, setting
-from .trend import Trend
 from .vision_parts import TWIN
 
 # fmt: off
@@ -71,5 +70,5 @@ CORRELATION = Experiment(
         Comparison("half", "original", "more", metric="log_kappa"),
         Comparison("half", "original", "more", claim="M3", metric="loss"),
     ),
+    trends=(Trend("log_kappa", "loss", "more", "M3"), Trend("head_correlation", "log_kappa", "more")),
 )
-TRENDS = (Trend("log_kappa", "loss", "more", "M3"), Trend("head_correlation", "log_kappa", "more"))

@@ -55,6 +55,7 @@ LATENCY = Experiment(
     title="How long they take",
     question="Is a lean model faster than its original, alone and in a batch, on a CPU and on a GPU?",
     settings={scale: Setting(arms(scale), SEEDS[scale], TASKS[scale], {"once": {}}) for scale in TASKS},
+    alone=True,
     comparisons=(
         *(
             Comparison(f"{key}_lean", f"{key}_original", "less", claim="M4", metric=metric)

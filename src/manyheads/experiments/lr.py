@@ -4,15 +4,14 @@
     manyheads run lr --scale small     original, lean and depth_only of the ViT pair at five rates, 4 seeds
     manyheads run lr --scale paper     the same for ViT-B on ImageNet
 
-lean_x2 is lean at twice the recipe's rate. `BEST` says which arms are one design: its rate is the one that is best at
-the first seed, and that seed then counts no more (`best`)."""
+lean_x2 is lean at twice the recipe's rate. The setting's `bests` say which arms are one design: its rate is the one that
+is best at the first seed, and that seed then counts no more (`statistics.choose`)."""
 
 from __future__ import annotations
 
 from manyheads.arch.controls import depth_only
-from manyheads.spec.experiment import Arm, Comparison, Experiment, Setting
+from manyheads.spec.experiment import Arm, Best, Comparison, Experiment, Setting
 
-from .best import Best
 from .pairs import TASKS, pair, task
 from .vision_parts import RECIPES
 
@@ -39,7 +38,7 @@ def arms(scale: str) -> tuple[Arm, ...]:
     )
 
 
-BEST = {
+BESTS = {
     scale: tuple(Best(name, tuple(f"{name}_x{factor:g}" for factor in FACTORS[scale])) for name in DESIGNS)
     for scale in FACTORS
 }
@@ -50,7 +49,11 @@ LR = Experiment(
     question="Does lean still do as well as the original, and better than depth alone, when each has its best rate?",
     settings={
         scale: Setting(
-            arms(scale), (0, 1) if scale == "smoke" else (0, 1, 2, 3), TASKS[scale], {"steps": RECIPES[scale]}
+            arms(scale),
+            (0, 1) if scale == "smoke" else (0, 1, 2, 3),
+            TASKS[scale],
+            {"steps": RECIPES[scale]},
+            BESTS[scale],
         )
         for scale in TASKS
     },

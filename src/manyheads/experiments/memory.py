@@ -91,4 +91,5 @@ MEMORY = Experiment(
         for kind in KINDS
     ),
     printed=PRINTED,
+    shows="The memory of Tables 1, 2, 4 and 5 and Figures 6 and 7",
 )

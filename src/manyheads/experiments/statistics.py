@@ -1,12 +1,18 @@
-"""What few numbers allow one to say: mean, spread, and a difference between two arms with its confidence interval."""
+"""What a few seeds allow one to say: mean and spread, the difference between two arms with its confidence interval, a
+rank correlation over all arms, and the best of several arms."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Literal
+
+from manyheads.spec.experiment import Best
 
 LEVEL = 0.95
+LEAST = 4  # arms of a rank correlation: three are in order by chance one time in three
+Values = Mapping[int, float]  # by seed
 
 
 def mean(values: Sequence[float]) -> float:
@@ -90,3 +96,47 @@ def _beta(x: float, a: float, b: float) -> float:
         odd = -(a + m - 1) * (a + b + m - 1) * x / ((a + 2 * m - 2) * (a + 2 * m - 1))
         value = 1.0 + odd / (1.0 + even / value)
     return front / value
+
+
+def trend(x: Mapping[str, Values], y: Mapping[str, Values], level: float = LEVEL) -> Effect:
+    """The mean over seeds of Spearman's rank correlation between `x` and `y`, and its interval. Seeds with fewer than
+    `LEAST` arms in both are left out."""
+    seeds = sorted({seed for values in x.values() for seed in values})
+    correlations = []
+    for seed in seeds:
+        both = [(x[arm][seed], y[arm][seed]) for arm in x if seed in x[arm] and seed in y.get(arm, {})]
+        if len(both) >= LEAST:
+            correlations.append(spearman([a for a, _ in both], [b for _, b in both]))
+    if not correlations:
+        return Effect(math.nan, -math.inf, math.inf, 0, False, False, level)
+    n, middle = len(correlations), mean(correlations)
+    half = student(level, n - 1.0) * spread(correlations) / math.sqrt(n) if n > 1 else math.inf
+    return Effect(middle, middle - half, middle + half, n, False, min(correlations) > 0 or max(correlations) < 0, level)
+
+
+def spearman(a: Sequence[float], b: Sequence[float]) -> float:
+    """Correlation of ranks, equal values sharing their mean rank; 0 where one side does not vary."""
+    first, second = ranks(a), ranks(b)
+    x, y = ([value - mean(side) for value in side] for side in (first, second))
+    below = math.sqrt(math.fsum(value * value for value in x) * math.fsum(value * value for value in y))
+    return math.fsum(p * q for p, q in zip(x, y, strict=True)) / below if below else 0.0
+
+
+def ranks(values: Sequence[float]) -> list[float]:
+    """1 for the smallest; equal values have the mean of their ranks."""
+    return [
+        sum(other < value for other in values) + (sum(other == value for other in values) + 1) / 2 for value in values
+    ]
+
+
+def choose(best: Best, values: Mapping[str, Values], better: Literal["up", "down"]) -> tuple[str, dict[int, float]]:
+    """The arm that is best at the lowest seed that all finished arms have, and its values at the other seeds: a seed
+    that chose says nothing about the choice. Nothing where no arm has finished, or no seed is shared."""
+    finished = {arm: values[arm] for arm in best.arms if values.get(arm)}
+    shared = set.intersection(*(set(seeds) for seeds in finished.values())) if finished else set()
+    if not shared:
+        return "", {}
+    seed = min(shared)
+    pick = max if better == "up" else min
+    arm = pick(finished, key=lambda name: finished[name][seed])  # of equals the first
+    return arm, {other: value for other, value in finished[arm].items() if other != seed}

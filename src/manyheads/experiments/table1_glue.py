@@ -1,25 +1,21 @@
 """Table 1's scores: the models of `table1`, pretrained on equal tokens, fine-tuned on GLUE.
 
-    runs = prepare(root, "small")          after `manyheads run table1 --scale small`
-    manyheads run table1_glue --scale small
+    manyheads run table1_glue --scale small          after `manyheads run table1 --scale small`
 
 What a fine-tuning run is depends on the weights it starts from, which nobody knows before they are trained. So the
-record states none (`UNKNOWN`), and `prepare` puts in the digest of the pretrained model of the same arm and seed, makes
-the run folder and gives it these weights. There is no smoke scale: GLUE has no offline form. Five tasks at small, whose
+record states none (`UNKNOWN`); when it is run, the digest of the pretrained model of the same seed takes their place
+(`sweep.reuse`). There is no smoke scale: GLUE has no offline form. Five tasks at small, whose
 training data is easily had, eight at paper scale; Crammed BERT's one setting for all. A difference below the standard
 error of a task's held-out set (3.0 points for RTE, 0.4 for MNLI) says nothing."""
 
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 from manyheads.paper.rows import BY_ID
-from manyheads.runs import Run, RunSpec
 from manyheads.spec.arch import Arch
-from manyheads.spec.errors import UserError
-from manyheads.spec.experiment import Arm, Comparison, Experiment, Setting, folder, specs
+from manyheads.spec.experiment import After, Arm, Comparison, Experiment, Setting
 from manyheads.spec.parts import Classify, Masked
 
 from .table1 import IDS, TABLE1
@@ -59,6 +55,7 @@ def arms(scale: str, tasks: tuple[str, ...]) -> tuple[Arm, ...]:
             classifier(pretrained[name].arch, GLUE[task][0]),
             f"{GLUE[task][2]}: {pretrained[name].note}",
             {"task": task},
+            start=name,
         )
         for task in tasks
         for name in DESIGNS
@@ -98,30 +95,5 @@ TABLE1_GLUE = Experiment(
         for task in GLUE
         for role in ("original", "lean")
     },
+    after=After(TABLE1.name, "tokens"),
 )
-
-
-def prepare(
-    root: Path, scale: str, pretraining: Experiment = TABLE1, tuning: Experiment = TABLE1_GLUE
-) -> list[RunSpec]:
-    """The fine-tuning runs of a scale with the weights that `pretraining` came to below `root`, each folder ready to be
-    trained. One whose pretraining is not finished is refused by name."""
-    from manyheads.train.start import begin, weights_digest
-
-    pretrained = {
-        (spec.label["arm"], spec.seed): folder(root, spec)
-        for spec in specs(pretraining, scale)
-        if spec.label["basis"] == "tokens"
-    }
-    out = []
-    for spec in specs(tuning, scale):
-        source = pretrained[spec.label["arm"].removesuffix(f"_{spec.task['task']}"), spec.seed]
-        if not (source / "spec.json").is_file() or Run.open(source).result is None:
-            raise UserError(
-                f"{source} is not finished, and {spec.label['arm']} starts from its weights; write "
-                f"`{pretraining.command(scale)}` first"
-            )
-        known = replace(spec, task={**spec.task, "weights": weights_digest(source / "model")})
-        begin(Run.create(folder(root, known), known), source / "model")
-        out.append(known)
-    return out

@@ -71,6 +71,7 @@ TABLE4 = Experiment(
     settings(BASE),
     comparisons(BASE, "L9"),
     printed(BASE),
+    shows="Table 4 and Figure 6",
 )
 TABLE5 = Experiment(
     "table5",
@@ -79,6 +80,7 @@ TABLE5 = Experiment(
     settings(LARGE),
     comparisons(LARGE, "L10"),
     printed(LARGE),
+    shows="Table 5 and Figure 7",
 )
 
 

@@ -6,8 +6,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 
 from manyheads.arch.params import params
-from manyheads.experiments.statistics import mean, spread
-from manyheads.experiments.trend import LEAST, trend
+from manyheads.experiments.statistics import LEAST, mean, spread, trend
 from manyheads.experiments.verdict import seeds
 
 from . import words

@@ -7,11 +7,9 @@ from dataclasses import replace
 
 from manyheads.arch.controls import depths, heads, inners
 from manyheads.arch.params import params
-from manyheads.experiments.best import Best, chosen
-from manyheads.experiments.statistics import Effect
-from manyheads.experiments.trend import Trend, trend
+from manyheads.experiments.statistics import Effect, choose, trend
 from manyheads.experiments.verdict import Direction
-from manyheads.spec.experiment import Comparison
+from manyheads.spec.experiment import Best, Comparison, Trend
 
 from .gather import ArmRuns, Section
 
@@ -20,20 +18,13 @@ METRIC = "rank correlation"
 
 def trends_of(section: Section) -> Sequence[Trend]:
     """The trends that an experiment expects."""
-    if section.name == "correlation":
-        from manyheads.experiments.correlation import TRENDS
-
-        return TRENDS
-    return ()
+    return section.experiment.trends if section.experiment else ()
 
 
 def bests_of(section: Section) -> Sequence[Best]:
     """The designs of an experiment that have several arms."""
-    if section.name == "lr":
-        from manyheads.experiments.lr import BEST
-
-        return BEST.get(section.scale, ())
-    return ()
+    settings = section.experiment.settings if section.experiment else {}
+    return settings[section.scale].bests if section.scale in settings else ()
 
 
 def trended(section: Section) -> Iterator[tuple[Comparison, Effect | None]]:
@@ -67,7 +58,7 @@ def at_best(
     for pair in pairs:
         if pair.arm not in groups or pair.against not in groups or pair.metric:
             continue
-        (one, ours), (other, theirs) = (chosen(groups[name], found, better) for name in (pair.arm, pair.against))
+        (one, ours), (other, theirs) = (choose(groups[name], found, better) for name in (pair.arm, pair.against))
         names = [
             f"{groups[name].name} at its best{f' ({arm})' if arm else ''}"
             for name, arm in ((pair.arm, one), (pair.against, other))

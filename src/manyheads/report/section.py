@@ -22,11 +22,6 @@ from .words import duration, escape, score
 LISTED = 1000  # runs of a section listed one by one; more would make the page heavy and nobody reads them
 TOLD = 10  # sentences that are shown at once
 KEYS = 4 * COLOURS  # marks that can be told apart
-ALSO = {
-    "table4": "Table 4 and Figure 6: ",
-    "table5": "Table 5 and Figure 7: ",
-    "memory": "The memory of Tables 1, 2, 4 and 5 and Figures 6 and 7: ",
-}
 URGENT = ("failed", "stopped", "running", "new")
 
 
@@ -35,7 +30,8 @@ def section_html(section: Section, number: int, beside: Path) -> str:
     known = section.experiment
     claims = ": claims nothing" if section.scale == "smoke" else ""
     tag = f' <span class="tag">{escape(section.scale)}{claims}</span>' if section.scale else ""
-    name = f'<p class="name">{escape(ALSO.get(known.name, ""))}{escape(known.title)}</p>' if known else ""
+    title = ": ".join(filter(None, (known.shows, known.title))) if known else ""
+    name = f'<p class="name">{escape(title)}</p>' if known else ""
     question = f"{name}<p>{escape(known.question)}</p>" if known else ""
     arms, drawn = arms_table(section), figures(section)
     shared = _legend([arm.name for arm in section.arms], [arm.note for arm in section.arms]) if drawn else ""

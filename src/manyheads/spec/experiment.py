@@ -1,7 +1,7 @@
-"""`Experiment`: a question, the arms that answer it, and what would count as an answer; plain data, nothing is run
-here.
+"""`Experiment`: a question, the arms that answer it, and what would count as an answer. Nothing is run here.
 
-Tasks and recipes are the JSON objects of a run's specification, so that a page about finished runs needs no torch.
+An arm is one model in a comparison. A basis is what is held equal between arms: steps, tokens, FLOPs or seconds.
+Whatever is special about an experiment is a field of its record, so that no other room has to know its name.
 """
 
 from __future__ import annotations
@@ -25,26 +25,40 @@ NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.+]*")  # part of a folder's name; the
 
 @dataclass(frozen=True)
 class Arm:
-    """One model in a comparison, and where it has to differ from the others, its own fields of task and recipe."""
+    """One model in a comparison; `task` and `recipe` are the fields in which it differs from its setting's.
+
+    `start` is an arm of the experiment that this one comes after (`Experiment.after`): its weights are the first."""
 
     name: str
     arch: Arch
     note: str = ""
     task: Mapping[str, Any] = field(default_factory=dict)
     recipe: Mapping[str, Any] = field(default_factory=dict)
+    start: str = ""
 
     def __post_init__(self) -> None:
         _named("arm", self.name)
 
 
 @dataclass(frozen=True)
+class Best:
+    """One design under several training settings, judged at its best one: `name` is whichever of `arms` does best at
+    the seed that chooses."""
+
+    name: str
+    arms: tuple[str, ...]
+
+
+@dataclass(frozen=True)
 class Setting:
-    """What one scale runs: every arm with every seed, once for each basis. `recipes` has one recipe for each."""
+    """What one scale runs: every arm with every seed, once for each basis, which `recipes` maps to its recipe. `bests`
+    are the designs that have several arms."""
 
     arms: tuple[Arm, ...]
     seeds: tuple[int, ...]
     task: Mapping[str, Any]
     recipes: Mapping[str, Mapping[str, Any]]
+    bests: tuple[Best, ...] = ()
 
     def __post_init__(self) -> None:
         for what, given in (
@@ -84,9 +98,32 @@ class Comparison:
 
 
 @dataclass(frozen=True)
+class Trend:
+    """What is expected over all arms of an experiment: where `x` is more, `y` is `more` or `less`. Both name a score, a
+    number that the probe writes, or a number of the architecture (heads, depth, inner, params)."""
+
+    x: str
+    y: str
+    expect: Literal["more", "less"]
+    claim: str = ""
+
+
+@dataclass(frozen=True)
+class After:
+    """The experiment whose finished runs give an experiment's runs their first weights: those of the same scale and
+    seed on one of its bases, arm by arm (`Arm.start`)."""
+
+    experiment: str
+    basis: str
+
+
+@dataclass(frozen=True)
 class Experiment:
-    """One question. `settings` has the scales at which it can be run; `printed` what the paper printed for an arm;
-    `run` the command that runs it, where it has one of its own."""
+    """One question.
+
+    `settings` has the scales at which it can be run, `printed` what the paper printed for an arm, `run` the command
+    that runs it, where that is not `manyheads run`. `shows` names the tables and figures of the paper that are in it,
+    where its title does not. Runs that are `alone` measure time: nothing else may run beside them."""
 
     name: str
     title: str
@@ -95,6 +132,10 @@ class Experiment:
     comparisons: tuple[Comparison, ...] = ()
     printed: Mapping[str, float] = field(default_factory=dict)
     run: str = ""
+    shows: str = ""
+    trends: tuple[Trend, ...] = ()
+    after: After | None = None
+    alone: bool = False
 
     def __post_init__(self) -> None:
         _named("experiment", self.name)

@@ -18,10 +18,11 @@ LOOK = 0.2  # seconds between two looks, at which Python hears signals
 
 @dataclass(frozen=True)
 class Job:
-    """One run and the folder it belongs in."""
+    """One run and the folder it belongs in. One that is `alone` measures time: nothing else may run beside it."""
 
     path: Path
     spec: RunSpec
+    alone: bool = False
 
 
 @dataclass(frozen=True)

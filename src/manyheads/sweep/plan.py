@@ -5,68 +5,67 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from itertools import groupby
 from pathlib import Path
 
 from manyheads.experiments import registry
-from manyheads.experiments.adopt import adopt
 from manyheads.runs import Run, RunSpec
 from manyheads.spec.errors import UserError, nearest
 from manyheads.spec.experiment import SCALES, Experiment, folder, specs
 
 from .child import settings
 from .job import Job
+from .reuse import adopt, with_weights
 
 ALL = "all"
-FINE_TUNED, PRETRAINED = "table1_glue", "table1"  # the one starts from the weights that the other comes to
 
 
 @dataclass(frozen=True)
-class Plan:
-    """The runs that were asked for, below `root`. Those of `later` start from weights that other runs come to."""
+class Sweep:
+    """The runs that were asked for, below `root`. Those of `later` start from the weights of other runs."""
 
     root: Path
     now: tuple[RunSpec, ...]
     later: tuple[RunSpec, ...] = ()
 
     def jobs(self) -> list[Job]:
-        """What is to be run now: of runs that are the same under several names, one. `share`, before and after, has the
-        others get what it comes to."""
-        return [Job(folder(self.root, spec), spec) for spec in _each_once(self.root, self.now)]
+        """What can be run now. Of runs that are the same under several names it has one; `share`, before and after,
+        gives the others its result."""
+        return [self.job(spec) for spec in _each_once(self.root, self.now)]
 
     def share(self) -> int:
-        """Give what is finished to the runs that are the same under another name; how many got it."""
+        """Copy finished runs to the runs that are the same under another name; how many copies were made."""
         return len(adopt(self.root, self.now))
 
     def later_jobs(self) -> list[Job]:
-        """What can be run when the others are finished; refused, naming the first that is not."""
-        if not self.later:
-            return []
-        from manyheads.experiments.table1_glue import prepare
+        """What can be run when the runs whose weights it starts from are finished; if one is not, it is refused."""
+        jobs = []
+        for name, runs in groupby(self.later, key=lambda spec: str(spec.label["experiment"])):
+            tuning = registry.get(name)
+            assert tuning.after is not None
+            pretraining = registry.get(tuning.after.experiment)
+            jobs += [self.job(spec) for spec in with_weights(self.root, [*runs], tuning, pretraining)]
+        return jobs
 
-        wanted = {(spec.label["arm"], spec.seed) for spec in self.later}
-        ready = {(spec.label["arm"], spec.seed): spec for spec in prepare(self.root, self.later[0].label["scale"])}
-        if not wanted <= ready.keys():
-            arm, seed = min(wanted - ready.keys())
-            raise UserError(f"{FINE_TUNED} has no seed {seed} for {arm}; write seeds that {PRETRAINED} was run with")
-        return [Job(folder(self.root, spec), spec) for name, spec in ready.items() if name in wanted]
+    def job(self, spec: RunSpec) -> Job:
+        """The job of one of its runs."""
+        return Job(folder(self.root, spec), spec, registry.get(spec.label["experiment"]).alone)
 
 
 def plan(
     name: str, scale: str, root: Path, *, arms: Sequence[str] | None = None, seeds: Sequence[int] | None = None
-) -> Plan:
+) -> Sweep:
     """The runs of an experiment, or of all of them, at a scale. `arms` are some of its own; `seeds` may be others than
     the record's. `all` leaves out what has a command of its own, the demonstration, and what has no such scale."""
     if scale not in SCALES:
         raise UserError(f"--scale {scale}: write one of {', '.join(SCALES)}")
     if name == ALL and arms is not None:
         raise UserError(f"--arms {','.join(arms)} belong to one experiment; write its name instead of all")
-    chosen = _all(scale) if name == ALL else [registry.get(name)]
     now: list[RunSpec] = []
     later: list[RunSpec] = []
-    for experiment in chosen:
-        found = _runs(experiment, scale, arms, seeds)
-        (later if experiment.name == FINE_TUNED else now).extend(found)
-    return Plan(root, tuple(now), tuple(later))
+    for experiment in _all(scale) if name == ALL else [registry.get(name)]:
+        (later if experiment.after else now).extend(_runs(experiment, scale, arms, seeds))
+    return Sweep(root, tuple(now), tuple(later))
 
 
 def commands(
