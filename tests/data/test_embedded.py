@@ -9,10 +9,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from manyheads.data.catalog import SETS, read
+from manyheads.data.catalog import read
 from manyheads.data.fashion import EMBEDDED
 from manyheads.data.idx import idx_bytes, read_idx
 from manyheads.data.places import data_root
+from manyheads.spec.datasets import IMAGE_SETS
 
 from .pack_fashion_mnist import pack
 
@@ -44,7 +45,7 @@ def test_every_class_has_a_thousand_training_and_two_hundred_test_images(tmp_pat
 
 def test_mean_and_deviation_are_those_of_the_data(tmp_path: Path) -> None:
     pixels = read("fashion_mnist", tmp_path)[0].images / 255
-    known = SETS["fashion_mnist"]
+    known = IMAGE_SETS["fashion_mnist"]
     assert pixels.mean() == pytest.approx(known.mean[0], abs=2e-3)
     assert pixels.std() == pytest.approx(known.std[0], abs=2e-3)
 

@@ -11,8 +11,9 @@ import numpy as np
 import pytest
 
 from manyheads.data import cifar, fashion, folders
-from manyheads.data.catalog import SETS, image_set
+from manyheads.data.catalog import READERS
 from manyheads.data.idx import idx_bytes, read_idx
+from manyheads.spec.datasets import IMAGE_SETS, image_set
 from manyheads.spec.errors import UserError
 
 from .written import CIFAR_FILES, COLOURS, write_cifar, write_folder, write_image, write_pack, write_tiny
@@ -166,4 +167,5 @@ def test_an_unknown_name_lists_the_known_ones() -> None:
         image_set("cifar_10")
     with pytest.raises(UserError, match="folder:NAME"):
         image_set("zzz")
-    assert all(len(known.mean) == len(known.std) == known.channels for known in SETS.values())
+    assert READERS.keys() == IMAGE_SETS.keys()
+    assert all(len(known.mean) == len(known.std) == known.channels for known in IMAGE_SETS.values())

@@ -13,7 +13,6 @@ import pytest
 from scipy import stats
 
 from manyheads.arch.families import nearest_neighbor
-from manyheads.data.text.glue import SETS
 from manyheads.experiments.first_paper import FIRST
 from manyheads.experiments.rank_paper import RANK
 from manyheads.experiments.registry import EXPERIMENTS
@@ -22,6 +21,7 @@ from manyheads.experiments.table1 import TABLE1
 from manyheads.experiments.table1_glue import TABLE1_GLUE, classifier
 from manyheads.experiments.verdict import judge
 from manyheads.runs import Run, RunSpec, find
+from manyheads.spec.datasets import GLUE_SETS
 from manyheads.spec.errors import UserError
 from manyheads.spec.experiment import After, Arm, Best, Experiment, Setting, folder, specs
 from manyheads.sweep.reuse import adopt, with_weights
@@ -227,7 +227,7 @@ def test_fine_tuning_starts_from_what_pretraining_came_to(tmp_path: Path) -> Non
     for spec in specs(pretraining, "smoke"):
         if spec.label["basis"] == "tokens":
             trained(tmp_path, spec)
-    write(tmp_path / "data", SETS["rte"], train=32, held=16)
+    write(tmp_path / "data", GLUE_SETS["rte"], train=32, held=16)
     ready = with_weights(tmp_path, runs, tuning, pretraining)
     assert [spec.label["arm"] for spec in ready] == ["original_rte", "lean_rte"]
     assert len({spec.task["weights"] for spec in ready} | {"0" * 64}) == 3

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from pathlib import Path
 
-from manyheads.data.text.glue import SETS, GlueSet
+from manyheads.spec.datasets import GLUE_SETS, GlueSet
 
 # fmt: off
 HEADERS = {
@@ -48,5 +48,5 @@ def _cells(task: GlueSet, number: int, dice: random.Random) -> list[str]:
 
 def write_all(root: Path, **how: int) -> None:
     """All eight."""
-    for task in SETS.values():
+    for task in GLUE_SETS.values():
         write(root, task, **how)

@@ -13,12 +13,13 @@ import torch
 from manyheads.arch import zoo
 from manyheads.arch.families import bert, crammed_bert
 from manyheads.data.text import pairs
-from manyheads.data.text.glue import SETS, Examples, glue_set, read
+from manyheads.data.text.glue import Examples, read
 from manyheads.data.text.pairs import encode, shortened
 from manyheads.data.text.vocabulary import load
 from manyheads.models.build import build
 from manyheads.models.store import save
 from manyheads.runs import Run, RunSpec
+from manyheads.spec.datasets import GLUE_SETS, glue_set
 from manyheads.spec.errors import UserError
 from manyheads.tasks import Glue, MaskedLanguage, to_dict
 from manyheads.tasks import glue_scores as scored
@@ -86,7 +87,9 @@ def test_the_median_over_seeds_stands_with_its_error_and_its_ends() -> None:
     assert "75.0 +- 7.5" in scored.table([line])
     with pytest.raises(UserError, match="without cola, sst2"):
         scored.average([line])
-    every = {task: [{SETS[task].metric: 0.5 + i / 100, "standard_error": 0.01}] for i, task in enumerate(scored.TASKS)}
+    every = {
+        task: [{GLUE_SETS[task].metric: 0.5 + i / 100, "standard_error": 0.01}] for i, task in enumerate(scored.TASKS)
+    }
     assert scored.average(scored.lines(every)) == pytest.approx(53.5)
     assert "mean of eight" in scored.table(scored.lines(every))
     with pytest.raises(UserError, match="write a GLUE task"):
@@ -96,8 +99,8 @@ def test_the_median_over_seeds_stands_with_its_error_and_its_ends() -> None:
 # --------------------------------------------------------------------------------------------------------------- files
 def test_every_task_is_read_from_its_official_columns(tmp_path: Path) -> None:
     write_all(tmp_path, train=30, held=10)
-    assert len(SETS) == 8
-    for task in SETS.values():
+    assert len(GLUE_SETS) == 8
+    for task in GLUE_SETS.values():
         found = read(task, tmp_path / "glue" / task.folder / "train.tsv")
         assert (len(found.first), len(found.second), len(found.labels), found.short) == (30, 30, 30, 0)
         told = found.second if task.second else found.first
@@ -206,7 +209,7 @@ def test_rows_are_kept_and_used_without_the_package(tmp_path: Path, monkeypatch:
 
 
 # ------------------------------------------------------------------------------------------------------------ training
-@pytest.mark.parametrize("task", SETS)
+@pytest.mark.parametrize("task", GLUE_SETS)
 def test_every_task_is_learned_and_scored_by_its_metric(task: str, tmp_path: Path) -> None:
     write(tmp_path, glue_set(task), train=160, held=40)
     opened = work(tmp_path, task, batch=32)
@@ -221,7 +224,7 @@ def test_every_task_is_learned_and_scored_by_its_metric(task: str, tmp_path: Pat
         optimizer.step()
     model.eval()
     score, trivial = opened.score(opened.tally(model)), opened.trivial()
-    assert opened.better == (SETS[task].metric, "up")
+    assert opened.better == (GLUE_SETS[task].metric, "up")
     assert score["loss"] < 0.5 * trivial["loss"]
     assert score[opened.better[0]] > 0.85
     assert 0 <= score["standard_error"] < 0.06

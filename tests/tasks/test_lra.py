@@ -12,11 +12,9 @@ import torch
 
 from manyheads.arch.families import nystromformer, vit
 from manyheads.arch.params import params
-from manyheads.data.lra.listops import Grammar
-from manyheads.data.lra.pathfinder import Scene
-from manyheads.data.lra.words import Topics
 from manyheads.models.build import build
 from manyheads.spec.errors import UserError
+from manyheads.spec.generated import Grammar, Scene, Topics
 from manyheads.tasks import from_dict, to_dict
 from manyheads.tasks.lra import ByteText, ListOps, LraTask, Pathfinder, PixelRow, Retrieval
 from manyheads.tasks.lra_work import SequenceWork

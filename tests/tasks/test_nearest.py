@@ -10,7 +10,7 @@ from torch import Generator, Tensor, nn
 
 from manyheads.arch import zoo
 from manyheads.arch.families import nearest_neighbor
-from manyheads.data.points import CLOUDS, Cloud
+from manyheads.spec.datasets import CLOUDS, Cloud
 from manyheads.spec.errors import UserError
 from manyheads.tasks import from_dict, to_dict
 from manyheads.tasks.drawn import ROWS, DrawnWork

@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 import torch
 
-from manyheads.data.points import CLOUDS, Cloud
 from manyheads.experiments.rank_fig1 import FIG1
 from manyheads.experiments.rank_parts import encoder
 from manyheads.models.build import build
 from manyheads.runs import Run
+from manyheads.spec.datasets import CLOUDS, Cloud
 from manyheads.spec.experiment import folder, specs
 from manyheads.tasks import NearestNeighbor, Regression
 from manyheads.train.loop import train

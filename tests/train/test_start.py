@@ -12,10 +12,10 @@ from safetensors.torch import load_file
 
 from manyheads.arch.families import crammed_bert
 from manyheads.cli import main
-from manyheads.data.text.glue import glue_set
 from manyheads.models.build import build
 from manyheads.models.store import save
 from manyheads.runs import Run, RunSpec
+from manyheads.spec.datasets import glue_set
 from manyheads.spec.errors import UserError
 from manyheads.tasks import Glue, to_dict
 from manyheads.train.loop import train

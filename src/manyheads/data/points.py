@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Literal
-
 import torch
 from jaxtyping import Float, Int
 from torch import Generator, Tensor
 from torch.nn import functional
 
-Cloud = Literal["sphere", "orthogonal", "doubled"]
-CLOUDS = ("sphere", "orthogonal", "doubled")
+from manyheads.spec.datasets import Cloud
 
 
 def sphere(generator: Generator, *shape: int) -> Float[Tensor, "*rows dim"]:

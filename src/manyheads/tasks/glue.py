@@ -12,17 +12,16 @@ import torch
 from manyheads.data.order import Order
 from manyheads.data.places import data_root
 from manyheads.data.text import corpora
-from manyheads.data.text.glue import glue_set
 from manyheads.data.text.pairs import encoded
 from manyheads.data.text.vocabulary import Vocabulary, load
 from manyheads.spec.arch import Arch
+from manyheads.spec.datasets import SHARDS, TOKENIZER_VOCAB, glue_set
 from manyheads.spec.errors import UserError
 from manyheads.spec.parts import Classify, Masked, Token
 from manyheads.spec.validate import between
 
 from .glue_work import GlueWork
 
-SIZES = {"bytes": 261, "stories": 2048, "gpt2": 50_257, "bert_uncased": 30_522}
 POOLER = 1024  # hidden units of Crammed BERT's classifier
 
 
@@ -52,7 +51,7 @@ class Glue:
         for name in ("vocab", "limit", "test_limit"):
             if getattr(self, name) is not None:
                 between(f"Glue.{name}", getattr(self, name), 1, whole=True)
-        if self.vocab is None and self.tokenizer not in SIZES:
+        if self.vocab is None and self.tokenizer not in TOKENIZER_VOCAB:
             raise UserError(f"Glue.tokenizer is {self.tokenizer!r}, whose size its name does not tell; write vocab=...")
         if self.weights and not re.fullmatch("[0-9a-f]{64}|scratch", self.weights):
             raise UserError(
@@ -64,7 +63,7 @@ class Glue:
     @property
     def ids(self) -> int:
         """Number of ids of the tokenizer."""
-        return self.vocab or SIZES[self.tokenizer]
+        return self.vocab or TOKENIZER_VOCAB[self.tokenizer]
 
     def check(self, arch: Arch) -> None:
         """Refuse a model of another vocabulary, length or number of classes."""
@@ -113,7 +112,7 @@ class Glue:
 
     def vocabulary(self, root: Path) -> Vocabulary:
         """The tokenizer."""
-        if self.tokenizer.startswith(corpora.PREFIX):
+        if self.tokenizer.startswith(SHARDS):
             return corpora.tokenizer(self.tokenizer, root)
         return load(self.tokenizer, root)
 

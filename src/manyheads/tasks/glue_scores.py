@@ -10,13 +10,13 @@ from statistics import mean, median
 import numpy as np
 from jaxtyping import Bool, Float, Int
 
-from manyheads.data.text.glue import SETS
+from manyheads.spec.datasets import GLUE_SETS
 from manyheads.spec.errors import UserError
 
 Classes = Int[np.ndarray, " rows"]
 Numbers = Float[np.ndarray, " rows"]
 # Table 1 averages eight numbers; the original code nine, with MNLI's second file.
-TASKS = tuple(SETS)
+TASKS = tuple(GLUE_SETS)
 
 
 def confusion(found: Classes, true: Classes) -> tuple[int, int, int, int]:
@@ -95,11 +95,11 @@ def lines(scores: Mapping[str, Sequence[Mapping[str, float]]]) -> list[Line]:
     """A line for every task: of the scores that its seeds ended with (`Work.score`), the metric that GLUE reports."""
     out = []
     for task, found in scores.items():
-        if task not in SETS or not found:
+        if task not in GLUE_SETS or not found:
             raise UserError(
-                f"scores of {task!r}: write a GLUE task ({', '.join(SETS)}) with scores of one seed or more"
+                f"scores of {task!r}: write a GLUE task ({', '.join(GLUE_SETS)}) with scores of one seed or more"
             )
-        metric = SETS[task].metric
+        metric = GLUE_SETS[task].metric
         values = [100 * score[metric] for score in found]
         middle = median(values)
         nearest = min(found, key=lambda score: abs(100 * score[metric] - middle))
@@ -118,7 +118,7 @@ def average(found: Sequence[Line]) -> float:
 def table(found: Sequence[Line]) -> str:
     """For people: `rte   71.8 +- 2.7   (70.4 to 73.3, 5 seeds)`."""
     rows = [
-        f"{line.task:5} {SETS[line.task].metric:9} {line.median:5.1f} +- {line.error:3.1f}   ({line.low:.1f} to "
+        f"{line.task:5} {GLUE_SETS[line.task].metric:9} {line.median:5.1f} +- {line.error:3.1f}   ({line.low:.1f} to "
         f"{line.high:.1f}, {line.seeds} seed{'s' * (line.seeds > 1)})"
         for line in found
     ]

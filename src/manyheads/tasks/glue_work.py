@@ -14,8 +14,8 @@ from torch.nn import functional
 from manyheads.data.order import Order
 from manyheads.data.pixels import upload
 from manyheads.data.shapes import Indices
-from manyheads.data.text.glue import GlueSet
 from manyheads.data.text.pairs import Encoded
+from manyheads.spec.datasets import GlueSet
 from manyheads.spec.errors import UserError
 
 from . import glue_scores as scored

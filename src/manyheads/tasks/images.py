@@ -9,7 +9,7 @@ from typing import Any, Literal
 import torch
 
 from manyheads.arch.image import at_image
-from manyheads.data.catalog import image_set, read
+from manyheads.data.catalog import read
 from manyheads.data.pixels import Normaliser
 from manyheads.data.places import data_root
 from manyheads.data.resident import Resident
@@ -18,6 +18,7 @@ from manyheads.data.stored import Files, Pixels
 from manyheads.data.stream import Stream
 from manyheads.spec.arch import Arch
 from manyheads.spec.augment import NOTHING, Augment
+from manyheads.spec.datasets import image_set
 from manyheads.spec.errors import UserError
 from manyheads.spec.parts import Classify, ConvStem, Patch, Pixel
 from manyheads.spec.validate import between

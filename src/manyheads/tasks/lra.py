@@ -10,13 +10,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from manyheads.data.catalog import image_set
-from manyheads.data.lra import bytes_text, listops, pixels, retrieval
-from manyheads.data.lra.listops import Grammar
-from manyheads.data.lra.pathfinder import Scene
+from manyheads.data.lra import bytes_text, pixels, retrieval
 from manyheads.data.lra.sequences import Sequences
-from manyheads.data.lra.words import Topics
+from manyheads.spec.datasets import image_set
 from manyheads.spec.errors import UserError
+from manyheads.spec.generated import LISTOPS_CLASSES, LISTOPS_TOKENS, Grammar, Scene, Topics
 from manyheads.spec.validate import between
 
 from .lra_task import LraTask, MadeTask
@@ -50,7 +48,7 @@ class ListOps(MadeTask):
     @property
     def form(self) -> Form:
         """What a model is given and asked for."""
-        return Form(listops.VOCAB, self.tokens, listops.CLASSES)
+        return Form(len(LISTOPS_TOKENS), self.tokens, LISTOPS_CLASSES)
 
     @property
     def made(self) -> tuple[str, Grammar]:

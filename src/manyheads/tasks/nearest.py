@@ -11,8 +11,9 @@ import torch
 from jaxtyping import Float
 from torch import Generator, Tensor
 
-from manyheads.data.points import CLOUDS, Cloud, cloud, farthest, nearest, sphere
+from manyheads.data.points import cloud, farthest, nearest, sphere
 from manyheads.spec.arch import Arch
+from manyheads.spec.datasets import CLOUDS, Cloud
 from manyheads.spec.errors import UserError
 from manyheads.spec.parts import Coordinates, Points
 from manyheads.spec.validate import between

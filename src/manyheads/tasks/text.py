@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from manyheads.data.places import data_root
-from manyheads.data.text.corpora import PREFIX, VOCAB, Corpus, check_name, corpus
-from manyheads.data.text.pack import ORDERS, Dealt
+from manyheads.data.text.corpora import Corpus, corpus
 from manyheads.spec.arch import Arch
+from manyheads.spec.datasets import BLOCK_ORDERS, CORPUS_VOCAB, SHARDS, BlockOrder, check_corpus
 from manyheads.spec.errors import UserError
 from manyheads.spec.parts import Lm, Masked, Token
 from manyheads.spec.validate import between
@@ -28,34 +28,34 @@ class PackedText:
     tokens: int = 128
     vocab: int | None = None
     tokenizer: str = ""
-    order: Dealt = "shuffled"
+    order: BlockOrder = "shuffled"
     held: float = 0.0
     test_limit: int | None = None
 
     def __post_init__(self) -> None:
         name = type(self).__name__
-        check_name(self.data)
+        check_corpus(self.data)
         between(f"{name}.tokens", self.tokens, 2, whole=True)
         between(f"{name}.held", self.held, 0, 0.9)
         for field in ("vocab", "test_limit"):
             if getattr(self, field) is not None:
                 between(f"{name}.{field}", getattr(self, field), 1, whole=True)
-        if self.vocab is None and self.data not in VOCAB:
+        if self.vocab is None and self.data not in CORPUS_VOCAB:
             raise UserError(
-                f"{name}({self.data!r}) states no vocab, and {PREFIX} does not tell; write vocab=..., the "
+                f"{name}({self.data!r}) states no vocab, and {SHARDS} does not tell; write vocab=..., the "
                 "number of ids in its manifest.json"
             )
-        if self.data in VOCAB and self.vocab not in (None, VOCAB[self.data]):
-            raise UserError(f"{name}.vocab is {self.vocab}; {self.data} has {VOCAB[self.data]}: leave it out")
-        if self.order not in ORDERS:
-            raise UserError(f"{name}.order is {self.order!r}; write one of {', '.join(ORDERS)}")
+        if self.data in CORPUS_VOCAB and self.vocab not in (None, CORPUS_VOCAB[self.data]):
+            raise UserError(f"{name}.vocab is {self.vocab}; {self.data} has {CORPUS_VOCAB[self.data]}: leave it out")
+        if self.order not in BLOCK_ORDERS:
+            raise UserError(f"{name}.order is {self.order!r}; write one of {', '.join(BLOCK_ORDERS)}")
         if not isinstance(self.tokenizer, str):
             raise UserError(f"{name}.tokenizer is {self.tokenizer!r}; write its sha256, or leave it out")
 
     @property
     def ids(self) -> int:
         """Number of ids of the tokenizer."""
-        return self.vocab or VOCAB[self.data]
+        return self.vocab or CORPUS_VOCAB[self.data]
 
     def _check(self, arch: Arch, head: type[Lm] | type[Masked], example: str) -> None:
         """Refuse a model that reads no text, predicts something else, or is of another vocabulary or length."""

@@ -14,11 +14,9 @@ from dataclasses import dataclass, field, replace
 
 from manyheads.arch.families import nystromformer
 from manyheads.arch.redesign import redesign
-from manyheads.data.lra.listops import Grammar
-from manyheads.data.lra.pathfinder import Scene
-from manyheads.data.lra.words import Topics
 from manyheads.paper import rows as paper
 from manyheads.spec.arch import Arch
+from manyheads.spec.generated import Grammar, Scene, Topics
 from manyheads.spec.parts import Attention, Residual, Softmax, Stage
 from manyheads.spec.rates import Rates
 from manyheads.spec.recipe import Basis, Recipe

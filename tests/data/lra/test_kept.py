@@ -13,10 +13,9 @@ import pytest
 
 from manyheads.data.lra import generated, pack
 from manyheads.data.lra.generated import kept, place
-from manyheads.data.lra.listops import Grammar
 from manyheads.data.lra.sequences import Sequences
-from manyheads.data.lra.words import Topics
 from manyheads.spec.errors import UserError
+from manyheads.spec.generated import Grammar, Topics
 
 TREES = Grammar(depth=3, arity=4, shortest=8, longest=30)
 SIZES = {"train": 70, "valid": 20, "test": 10}
@@ -64,7 +63,7 @@ SCRIPT = """
 import sys
 from pathlib import Path
 from manyheads.data.lra import generated
-from manyheads.data.lra.listops import Grammar
+from manyheads.spec.generated import Grammar
 generated.SHARD = 25
 trees = Grammar(depth=3, arity=4, shortest=8, longest=30)
 generated.kept(Path(sys.argv[1]), "listops", trees, {"train": 70, "valid": 20, "test": 10}, 0, workers=2)

@@ -11,8 +11,9 @@ import pytest
 
 from manyheads.data.draws import key
 from manyheads.data.lra import listops
-from manyheads.data.lra.listops import CLOSE, DIGIT, OPERATOR, Grammar, sample
+from manyheads.data.lra.listops import CLOSE, DIGIT, OPERATOR, sample
 from manyheads.spec.errors import UserError
+from manyheads.spec.generated import LISTOPS_TOKENS, Grammar
 
 LRA = Grammar()
 MANY = sample(key(0, "test"), np.arange(3000), LRA)
@@ -23,7 +24,7 @@ class Reader:
     """Reads a sequence by itself: its value, how deep it is nested, the arities of its operators."""
 
     def __init__(self, ids: np.ndarray) -> None:
-        self.words = [listops.TOKENS[i] for i in ids]
+        self.words = [LISTOPS_TOKENS[i] for i in ids]
         self.at, self.depth, self.arities = 0, 0, []
         self.value = self.read(1)
         assert self.at == len(self.words), "something stands behind the closing bracket"

@@ -11,8 +11,8 @@ from typer.testing import CliRunner, Result
 
 from manyheads.cli.make_data import data
 from manyheads.data.lra import generated
-from manyheads.data.lra.listops import Grammar
 from manyheads.spec.errors import UserError
+from manyheads.spec.generated import Grammar
 from manyheads.tasks.lra import ListOps
 
 app = typer.Typer()

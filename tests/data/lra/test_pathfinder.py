@@ -12,9 +12,10 @@ import pytest
 from scipy import ndimage
 
 from manyheads.data.lra import pathfinder
-from manyheads.data.lra.pathfinder import GREY, WHITE, Scene, draw
+from manyheads.data.lra.pathfinder import GREY, WHITE, draw
 from manyheads.data.lra.sheet import sheet
 from manyheads.spec.errors import UserError
+from manyheads.spec.generated import Scene
 
 COUNT = 600
 PICTURES, LABELS = draw(7, np.arange(COUNT), Scene())

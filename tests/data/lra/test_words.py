@@ -5,8 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from manyheads.data.lra.words import Topics, classify, pairs
+from manyheads.data.lra.words import classify, pairs
 from manyheads.spec.errors import UserError
+from manyheads.spec.generated import Topics
 
 
 def alike(made: Topics, count: int, size: int) -> float:

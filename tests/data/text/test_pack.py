@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 
 from manyheads.data.text.masking import hiding
-from manyheads.data.text.pack import ORDERS, Packed
+from manyheads.data.text.pack import Packed
 from manyheads.data.text.shards import Tokens
+from manyheads.spec.datasets import BLOCK_ORDERS
 from manyheads.spec.errors import UserError
 
 ROW = Tokens([np.arange(100, dtype=np.uint16), np.arange(100, 1003, dtype=np.uint16)])
@@ -20,7 +21,7 @@ def packed(dealt: str = "shuffled", seed: int = 0, batch: int = 6, more: int = 1
     return Packed(ROW, 10, more, dealt, seed, batch)  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("dealt", ORDERS)
+@pytest.mark.parametrize("dealt", BLOCK_ORDERS)
 def test_a_batch_is_the_same_for_any_ranks_accumulation_and_resume(dealt: str) -> None:
     first = packed(dealt)
     for step in (0, 1, 16, 40):

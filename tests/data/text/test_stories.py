@@ -9,7 +9,8 @@ from pathlib import Path
 
 import numpy as np
 
-from manyheads.data.text.corpora import EMBEDDED, VOCAB, corpus, tokenizer
+from manyheads.data.text.corpora import EMBEDDED, corpus, tokenizer
+from manyheads.spec.datasets import CORPUS_VOCAB
 
 from .pack_stories import BEGINS, held_out, kept, pack
 
@@ -51,7 +52,7 @@ def test_encoding_the_text_gives_the_ids() -> None:
     found, words, split = stories(), tokenizer("tinystories", Path()), corpus("tinystories", Path())
     ids = [i for row in words.encode(found["valid"]) for i in (*row, 1)]
     assert ids == split.held.tokens.read(0, len(split.held.tokens)).tolist()
-    assert words.size == VOCAB["tinystories"] == split.train.manifest.vocab
+    assert words.size == CORPUS_VOCAB["tinystories"] == split.train.manifest.vocab
 
 
 def test_licence_and_notice_stand_beside_it() -> None:

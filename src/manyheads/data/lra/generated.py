@@ -12,13 +12,11 @@ from typing import Any
 import numpy as np
 
 from manyheads.spec.errors import UserError, nearest
+from manyheads.spec.generated import Grammar, Scene, Topics
 
 from ..draws import key
 from . import listops, pack, pathfinder, words
-from .listops import Grammar
-from .pathfinder import Scene
 from .sequences import Indices, Sequences, joined, packed
-from .words import Topics
 from .worker import side_by_side
 
 SHARD = 5_000  # samples in a file

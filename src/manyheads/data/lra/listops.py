@@ -14,55 +14,16 @@ import numpy as np
 from jaxtyping import Int, UInt8, UInt64
 
 from manyheads.spec.errors import UserError
-from manyheads.spec.validate import between
+from manyheads.spec.generated import LISTOPS_CLASSES, LISTOPS_TOKENS, Grammar
 
 from ..draws import GAMMA, ROUNDS, bits
 from .sequences import Indices, Sequences, joined, packed
 
 VERSION = 1  # of what `sample` gives for a key; kept sets of another version are not read
-TOKENS = (
-    "",
-    *"0123456789",
-    "[MIN",
-    "[MAX",
-    "[MED",
-    "[SM",
-    "]",
-)  # 0 stands for nothing: padding is masked, never looked up
 DIGIT, OPERATOR, CLOSE = 1, 11, 15
-CLASSES, VOCAB = 10, len(TOKENS)
 TRIALS = 5_000  # trees grown for one sample before it is given up; LRA's limits need 3
 Words = UInt64[np.ndarray, " nodes"]
 Nodes = Int[np.ndarray, " nodes"]
-
-
-@dataclass(frozen=True)
-class Grammar:
-    """Which trees there are. A node less than `depth` deep (the root is 1 deep) is an operator one time in four, with 2
-    to `arity` arguments, else a digit; a tree is kept when it has `shortest` to `longest` tokens. The defaults are
-    LRA's: more than 500 and fewer than 2,000 tokens, brackets counted."""
-
-    depth: int = 10
-    arity: int = 10
-    shortest: int = 501
-    longest: int = 1999
-
-    def __post_init__(self) -> None:
-        between("Grammar.depth", self.depth, 2, 60, whole=True)
-        between("Grammar.arity", self.arity, 2, 1000, whole=True)
-        between("Grammar.shortest", self.shortest, 4, whole=True)
-        between("Grammar.longest", self.longest, 4, whole=True)
-        most, here = 1, 1  # tokens of the largest tree, counted no further than `longest` needs
-        for _ in range(self.depth - 1):
-            here *= self.arity
-            most = most + here + here // self.arity
-            if most > self.longest:
-                break
-        if self.shortest > min(self.longest, most):
-            raise UserError(
-                f"Grammar(depth={self.depth}, arity={self.arity}) has trees of 4 to {min(self.longest, most):,}"
-                f" tokens, and shortest={self.shortest}; write at most that"
-            )
 
 
 @dataclass(frozen=True)
@@ -157,7 +118,7 @@ def _written(levels: list[Level], tokens: Int[np.ndarray, " trees"]) -> Sequence
     sizes, values = [np.zeros(0, np.int64)] * len(levels), [np.zeros(0, np.int64)] * len(levels)
     for depth in reversed(range(len(levels))):
         level, operator = levels[depth], levels[depth].operator
-        size, value = np.ones(len(level.arity), np.int64), _field(level.word, 40, CLASSES)
+        size, value = np.ones(len(level.arity), np.int64), _field(level.word, 40, LISTOPS_CLASSES)
         if len(operator):
             counts = level.arity[operator]
             first = np.cumsum(counts) - counts
@@ -214,4 +175,4 @@ def _mixed(word: Words) -> Words:
 
 def text(ids: UInt8[np.ndarray, " tokens"]) -> str:
     """A sequence as a person writes it."""
-    return " ".join(TOKENS[i] for i in ids)
+    return " ".join(LISTOPS_TOKENS[i] for i in ids)

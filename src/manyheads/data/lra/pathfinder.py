@@ -7,13 +7,11 @@ different ones for label 0. A picture is a function of (key, number); pictures 2
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 from jaxtyping import Bool, Float, Int, UInt8
 
 from manyheads.spec.errors import UserError
-from manyheads.spec.validate import between
+from manyheads.spec.generated import Scene
 
 from ..draws import bits, uniforms
 from ..draws import key as keyed
@@ -29,45 +27,9 @@ GREY, WHITE = 200, 255  # of dashes and of dots
 THICK = 0.6  # half of a dash's thickness, in pixels
 
 
-@dataclass(frozen=True)
-class Scene:
-    """What is drawn, in pixels. `contour` dashes make each of the two long contours and `distractor` dashes each of at
-    most `distractors` short ones; a contour turns by at most `turn` degrees from dash to dash. Contours, and stretches
-    of one contour that are not neighbours, stay `clearance` apart from middle line to middle line, dots somewhat
-    further. The two seeds are `apart`. `marker` is the radius of a dot."""
-
-    side: int = 32
-    contour: int = 14
-    distractors: int = 5
-    distractor: int = 4
-    dash: float = 2.0
-    gap: float = 2.0
-    turn: float = 75.0
-    clearance: float = 3.5
-    apart: float = 7.0
-    marker: float = 1.75
-
-    def __post_init__(self) -> None:
-        between("Scene.side", self.side, 12, 128, whole=True)
-        between("Scene.contour", self.contour, 1, 64, whole=True)
-        between("Scene.distractors", self.distractors, 0, 64, whole=True)
-        between("Scene.distractor", self.distractor, 1, 64, whole=True)
-        limits = {
-            "dash": (1, 4),
-            "gap": (1, 4),
-            "turn": (1, 90),
-            "clearance": (2, 8),
-            "apart": (4, self.side / 2),
-            "marker": (1, 4),
-        }
-        for name, (low, high) in limits.items():
-            between(f"Scene.{name}", getattr(self, name), low, high)
-            object.__setattr__(self, name, float(getattr(self, name)))  # 2 and 2.0 are one setting, and one kept set
-
-    @property
-    def pen(self) -> Pen:
-        """How its contours are drawn."""
-        return Pen(self.side, self.dash, self.gap, float(np.deg2rad(self.turn)), self.clearance)
+def pen_of(scene: Scene) -> Pen:
+    """How the contours of a scene are drawn."""
+    return Pen(scene.side, scene.dash, scene.gap, float(np.deg2rad(scene.turn)), scene.clearance)
 
 
 def draw(
@@ -109,7 +71,7 @@ def _chunk(
 
 def _long(key: int, rows: Indices, numbers: Indices, scene: Scene) -> Contours:
     """The two long contours of each number, where they came to their full length."""
-    pen = scene.pen
+    pen = pen_of(scene)
     draws = uniforms(keyed(key, "seeds"), numbers, 5)
     away, *heading = np.exp(2j * np.pi * draws[:, 2:]).T
     middle = (scene.side - 1) / 2 * (1 + 1j) + 4 * (draws[:, 0] - 0.5) + 4j * (draws[:, 1] - 0.5)
@@ -142,7 +104,7 @@ def _short(
     key: int, numbers: Indices, dashes: Points, dots: Points, scene: Scene
 ) -> tuple[Points, Bool[np.ndarray, "pictures dashes"]]:
     """Short contours wherever there is room, and which of them came to be."""
-    pen, count = scene.pen, len(numbers)
+    pen, count = pen_of(scene), len(numbers)
     room = maps(pen, 1, count)
     every = np.arange(count)
     for dash in range(2 * scene.contour):

@@ -7,9 +7,10 @@ from pathlib import Path
 import numpy as np
 from jaxtyping import UInt8
 
+from manyheads.spec.datasets import image_set
 from manyheads.spec.errors import UserError
 
-from ..catalog import image_set, read
+from ..catalog import read
 from ..stored import Pixels
 from .sequences import Sequences, joined
 

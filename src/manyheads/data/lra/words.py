@@ -10,14 +10,12 @@ they do in real texts, which gives a model a beginning. A document is a function
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
 from jaxtyping import Int, UInt8, UInt64
 
-from manyheads.spec.errors import UserError
-from manyheads.spec.validate import between
+from manyheads.spec.generated import Topics
 
 from ..draws import bits, key
 from .sequences import Indices, Lengths, Sequences, joined, packed
@@ -28,32 +26,6 @@ SHORTEST_WORD, LONGEST_WORD = 3, 7
 WORDS = 512  # sets of letters that all documents are made of
 FAVOURITES = 24  # of a topic
 CHUNK = 128  # documents made at once
-
-
-@dataclass(frozen=True)
-class Topics:
-    """Documents of `shortest` to `longest` bytes, each about one of `count` topics: a `share` of its words is the
-    topic's own, `taste` of these its favourites. `seed` draws alphabets, words and favourites."""
-
-    count: int = 32
-    share: float = 0.2
-    taste: float = 0.0
-    shortest: int = 1000
-    longest: int = 4000
-    seed: int = 0
-
-    def __post_init__(self) -> None:
-        between("Topics.count", self.count, 2, 10_000, whole=True)
-        for name in ("share", "taste"):
-            between(f"Topics.{name}", getattr(self, name), 0, 1)
-            object.__setattr__(self, name, float(getattr(self, name)))  # 1 and 1.0 are one setting, and one kept set
-        between("Topics.shortest", self.shortest, 1, whole=True)
-        between("Topics.longest", self.longest, 1, whole=True)
-        between("Topics.seed", self.seed, 0, whole=True)
-        if self.shortest > self.longest:
-            raise UserError(
-                f"Topics.shortest is {self.shortest} and longest {self.longest}; write at most {self.longest}"
-            )
 
 
 @lru_cache(maxsize=4)

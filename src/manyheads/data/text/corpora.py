@@ -7,15 +7,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from manyheads.spec.errors import UserError, nearest
+from manyheads.spec.datasets import SHARDS, STORIES, check_corpus
+from manyheads.spec.errors import UserError
 
 from .manifest import MANIFEST, Manifest
 from .shards import Tokens, opened, vocabulary
 from .vocabulary import Vocabulary
 
 EMBEDDED = Path(__file__).parent / "stories"
-STORIES, PREFIX = "tinystories", "shards:"
-VOCAB = {STORIES: 2048}  # of what is embedded: known before anything is read
 
 
 @dataclass(frozen=True)
@@ -46,22 +45,11 @@ class Corpus:
         return self.train.manifest.roles
 
 
-def check_name(name: object) -> str:
-    """`name`, if it can be a corpus; otherwise what to write."""
-    if isinstance(name, str) and (name == STORIES or (name.startswith(PREFIX) and len(name) > len(PREFIX))):
-        return name
-    hint = nearest(str(name), (STORIES,)) or ";"
-    raise UserError(
-        f"data {name!r} is no corpus{hint} write {STORIES} (embedded) or {PREFIX}NAME, the folder NAME below "
-        "the data root that `manyheads tokenize` wrote"
-    )
-
-
 def place(name: str, root: Path) -> Path:
     """The folder of a corpus."""
-    if check_name(name) == STORIES:
+    if check_corpus(name) == STORIES:
         return EMBEDDED
-    folder = root / Path(name.removeprefix(PREFIX)).expanduser()
+    folder = root / Path(name.removeprefix(SHARDS)).expanduser()
     if not folder.is_dir():
         raise UserError(
             f"{name} is not at {folder}; write it with `manyheads tokenize FILES --out {folder}`, or name the "

@@ -5,63 +5,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
 
 import numpy as np
 
 from manyheads.data.places import first_found
-from manyheads.spec.errors import UserError, nearest
+from manyheads.spec.datasets import GlueSet
+from manyheads.spec.errors import UserError
 
-Metric = Literal["accuracy", "f1", "mcc", "pearson"]
-COLA = ("source", "label", "star", "sentence")  # it has no header
-TWO = ("0", "1")
-ENTAILED = ("entailment", "not_entailment")
 SHORT = 0.01  # share of lines that may be too short: QQP's official file has some
-
-
-@dataclass(frozen=True)
-class GlueSet:
-    """One task: its folder, the columns of its sentences and label, its classes (none: a score from 0 to 5), and the
-    metric that is reported. `held` are its files of held-out examples; MNLI has two."""
-
-    name: str
-    folder: str
-    first: str
-    second: str | None
-    label: str
-    classes: tuple[str, ...]
-    metric: Metric
-    header: tuple[str, ...] = ()
-    held: tuple[str, ...] = ("dev.tsv",)
-
-    @property
-    def outputs(self) -> int:
-        """Numbers that a model gives: one for each class, or one score."""
-        return len(self.classes) or 1
-
-
-SETS: dict[str, GlueSet] = {
-    entry.name: entry
-    for entry in (
-        GlueSet("cola", "CoLA", "sentence", None, "label", TWO, "mcc", COLA),
-        GlueSet("sst2", "SST-2", "sentence", None, "label", TWO, "accuracy"),
-        GlueSet("mrpc", "MRPC", "#1 String", "#2 String", "Quality", TWO, "f1"),
-        GlueSet("stsb", "STS-B", "sentence1", "sentence2", "score", (), "pearson"),
-        GlueSet("qqp", "QQP", "question1", "question2", "is_duplicate", TWO, "f1"),
-        GlueSet(
-            "mnli",
-            "MNLI",
-            "sentence1",
-            "sentence2",
-            "gold_label",
-            ("contradiction", "entailment", "neutral"),
-            "accuracy",
-            held=("dev_matched.tsv", "dev_mismatched.tsv"),
-        ),
-        GlueSet("qnli", "QNLI", "question", "sentence", "label", ENTAILED, "accuracy"),
-        GlueSet("rte", "RTE", "sentence1", "sentence2", "label", ENTAILED, "accuracy"),
-    )
-}
 
 
 @dataclass(frozen=True)
@@ -73,13 +24,6 @@ class Examples:
     second: list[str]
     labels: np.ndarray
     short: int = 0
-
-
-def glue_set(name: object) -> GlueSet:
-    """The task of that name."""
-    if name not in SETS:
-        raise UserError(f"{name!r} is no GLUE task{nearest(str(name), SETS)}; write one of {', '.join(SETS)}")
-    return SETS[str(name)]
 
 
 def folder(task: GlueSet, data: str, root: Path) -> Path:

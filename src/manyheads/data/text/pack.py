@@ -3,20 +3,16 @@ a function of seed, step and row."""
 
 from __future__ import annotations
 
-from typing import Literal
-
 import numpy as np
 from jaxtyping import Int
 
 from manyheads.data.draws import bits, key
 from manyheads.data.order import Order
 from manyheads.data.shapes import Indices
+from manyheads.spec.datasets import BlockOrder
 from manyheads.spec.errors import UserError
 
 from .shards import Tokens
-
-Dealt = Literal["shuffled", "random", "given"]
-ORDERS = ("shuffled", "random", "given")
 
 
 class Packed:
@@ -25,7 +21,7 @@ class Packed:
     `shuffled` deals every block once an epoch, each epoch in an order of its own; `given` in the order of the corpus;
     `random` reads from anywhere, with repetition, so that blocks overlap. What does not fill a block is not read."""
 
-    def __init__(self, tokens: Tokens, stride: int, more: int, dealt: Dealt, seed: int, batch: int) -> None:
+    def __init__(self, tokens: Tokens, stride: int, more: int, dealt: BlockOrder, seed: int, batch: int) -> None:
         self.tokens, self.length, self.stride, self.dealt = tokens, stride + more, stride, dealt
         self.samples = (len(tokens) - more) // stride
         if self.samples < 1:

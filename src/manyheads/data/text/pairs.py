@@ -13,10 +13,11 @@ from jaxtyping import Float, Int
 from safetensors import SafetensorError
 from safetensors.numpy import load_file, save_file
 
+from manyheads.spec.datasets import GlueSet
 from manyheads.spec.errors import UserError
 
 from .documents import digest
-from .glue import Examples, GlueSet, folder, read
+from .glue import Examples, folder, read
 from .vocabulary import Vocabulary
 
 BLOCK = 10_000  # pairs encoded at a time
