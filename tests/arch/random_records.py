@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from hypothesis import strategies as st
 
 from manyheads.arch import families as f
 from manyheads.spec.arch import Arch
-from manyheads.spec.parts import Rope, RopeLlama3
+from manyheads.spec.parts import Norm, Rope, RopeLlama3
 
 numbers = st.integers
 heads, head_dims = st.integers(1, 31), st.sampled_from((1, 3, 8, 16, 21, 32, 40, 64, 85))
@@ -147,7 +149,9 @@ def bert(draw) -> Arch:
 def gpt2(draw) -> Arch:
     """GPT-2 in all dialects."""
     tokens = draw(numbers(1, 40))
-    return f.gpt2(
+    make = draw(st.sampled_from((f.gpt2, f.stories)))
+    positions = {"positions": tokens + draw(numbers(0, 5))} if make is f.gpt2 else {}
+    arch = make(
         draw(widths),
         draw(depths),
         draw(heads),
@@ -155,12 +159,9 @@ def gpt2(draw) -> Arch:
         draw(mlps),
         vocab=draw(numbers(4, 99)),
         tokens=tokens,
-        positions=tokens + draw(numbers(0, 5)),
-        tied=draw(st.booleans()),
-        head_bias=draw(st.booleans()),
-        qkv_bias=draw(st.booleans()),
-        relu=draw(st.booleans()),
+        **positions,
     )
+    return replace(arch, head=replace(arch.head, tied=draw(st.booleans()), bias=draw(st.booleans())))
 
 
 @st.composite
@@ -220,7 +221,25 @@ def nearest_neighbor(draw) -> Arch:
     )
 
 
+@st.composite
+def stack(draw) -> Arch:
+    """The layers of a user's own module."""
+    kv = draw(numbers(1, 5))
+    return f.stack(
+        draw(widths),
+        draw(depths),
+        kv * draw(numbers(1, 6)),
+        draw(head_dims),
+        draw(mlps),
+        tokens=draw(numbers(1, 40)),
+        kv_heads=draw(st.sampled_from((None, kv))),
+        gated=draw(st.booleans()),
+        bias=draw(st.booleans()),
+        norm=draw(st.sampled_from((f.LAYER5, Norm("rms", 1e-5)))),
+    )
+
+
 FAMILIES = {
     made.__name__: made
-    for made in (vit, xcit, tnt, volo, davit, crammed_bert, bert, gpt2, llama, nystromformer, nearest_neighbor)
+    for made in (vit, xcit, tnt, volo, davit, crammed_bert, bert, gpt2, llama, nystromformer, nearest_neighbor, stack)
 }

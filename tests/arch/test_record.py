@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -57,6 +58,21 @@ def test_an_older_schema_walks_through_its_upgraders(monkeypatch: pytest.MonkeyP
     monkeypatch.setitem(record.UPGRADERS, SCHEMA, upgrade)
     assert isinstance(record.load(GOLDEN / f"schema{SCHEMA}" / "vit_b.json"), Arch)
     assert seen == [SCHEMA]
+
+
+def test_a_dialect_is_written_where_an_older_record_would_mean_another() -> None:
+    """Records older than the field have the TinyStories dialect where GPT-2's head has a bias: they keep their text,
+    and with it the ids of their runs."""
+    stories, openai = zoo.get("gpt2_tinystories"), zoo.get("gpt2")
+    assert (stories.dialect, openai.dialect) == ("stories", "")
+    for arch, written in (
+        (stories, False),
+        (openai, False),
+        (replace(stories, dialect=""), True),
+        (replace(openai, dialect="stories"), True),
+    ):
+        assert ("dialect" in record.to_dict(arch)) == written
+        assert record.from_dict(record.to_dict(arch)) == arch
 
 
 def test_saving_replaces_in_one_step(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from manyheads.arch import families as f
 from manyheads.arch import zoo
 from manyheads.arch.redesign import redesign
 from manyheads.spec import serialise as record
-from manyheads.spec.arch import Arch
+from manyheads.spec.arch import Arch, attentions
 from manyheads.spec.errors import UserError
 from manyheads.spec.parts import (
     Attention,
@@ -215,3 +215,16 @@ def test_shared_keys_and_values_follow_a_split() -> None:
 def test_redesigned_rank_encoders_stay_averages() -> None:
     more = redesign(zoo.get("nearest_neighbor"), heads=4)
     assert more == f.nearest_neighbor(heads=4)
+
+
+def test_redesigned_layers_of_a_users_module_are_not_averaged() -> None:
+    more = redesign(f.stack(32, 2, 4, 8, 64, tokens=10), heads=8)
+    assert more == f.stack(32, 2, 8, 8, 64, tokens=10)
+    assert all(op.out_scale == 1 for op in attentions(more.stages[0]))
+
+
+def test_a_dialect_is_one_of_its_familys() -> None:
+    with pytest.raises(UserError, match="dialect is 'storys'; for family 'gpt2' write one of '', 'stories'"):
+        replace(zoo.get("gpt2"), dialect="storys")
+    with pytest.raises(UserError, match="dialect is 'stories'; for family 'vit' write one of ''"):
+        replace(VIT, dialect="stories")

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 
-from manyheads.arch.families import gpt2, llama
+from manyheads.arch.families import gpt2, llama, stories
 from manyheads.models.build import build
 from manyheads.spec.errors import UserError
 from manyheads.spec.parts import Rope
@@ -19,8 +19,7 @@ door = pytest.importorskip("manyheads.interop.hf", reason="transformers is in th
 # fmt: off
 ARCHS = {
     "gpt2": gpt2(24, 3, 3, 8, 48, vocab=61, tokens=40, positions=40),
-    "tinystories": gpt2(24, 2, 3, 7, 48, vocab=61, tokens=40, positions=40, tied=False, head_bias=True, qkv_bias=False,
-                        relu=True),
+    "tinystories": stories(24, 2, 3, 7, 48, vocab=61, tokens=40),
     "llama": llama(24, 2, 3, 8, 48, vocab=61, tokens=40, rope=Rope(10_000.0), tied=False),
     "grouped": llama(24, 2, 4, 8, 48, kv_heads=2, vocab=61, tokens=40, rope=Rope(10_000.0), tied=True, qk_norm=True),
 }

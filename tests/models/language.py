@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from manyheads.arch.families import bert, crammed_bert, gpt2, llama
+from manyheads.arch.families import bert, crammed_bert, gpt2, llama, stories
 from manyheads.spec.arch import Arch
 from manyheads.spec.parts import Classify, Norm, Rope, RopeLlama3
 
@@ -12,9 +12,7 @@ _LLAMA = {"vocab": VOCAB, "tokens": TOKENS}
 
 CAUSAL: dict[str, Arch] = {
     "gpt2": gpt2(*_SIZE, vocab=VOCAB, tokens=TOKENS, positions=TOKENS),
-    "gpt2_tinystories": gpt2(
-        *_SIZE, vocab=VOCAB, tokens=TOKENS, positions=TOKENS, tied=False, head_bias=True, qkv_bias=False, relu=True
-    ),
+    "gpt2_tinystories": stories(*_SIZE, vocab=VOCAB, tokens=TOKENS),
     "llama": llama(*_SIZE, kv_heads=2, rope=RopeLlama3(), tied=False, **_LLAMA),
     "qwen3": llama(*_SIZE, kv_heads=2, rope=Rope(), tied=True, qk_norm=True, **_LLAMA),
 }

@@ -35,8 +35,7 @@ CASES: dict[str, tuple[Callable[[], Arch], int]] = {
     "crammed_bert": (lambda: f.crammed_bert(384, 3, 6, 64, 768, vocab=2000), 32),
     "bert": (lambda: f.bert(384, 3, 6, 64, 1536, vocab=2000, tokens=128), 32),
     "gpt2": (lambda: f.gpt2(384, 3, 6, 64, 1536, vocab=2000, tokens=128), 32),
-    "gpt2_tinystories": (lambda: f.gpt2(256, 3, 8, 30, 1024, vocab=2000, tokens=64, positions=64, tied=False,
-                                        head_bias=True, qkv_bias=False, relu=True), 64),
+    "gpt2_tinystories": (lambda: f.stories(256, 3, 8, 30, 1024, vocab=2000), 64),
     "nystromformer": (lambda: redesign(zoo.get("nystromformer_listops"), depth=1, heads=4), 8),
     "nystromformer_pair": (lambda: redesign(zoo.get("nystromformer_retrieval"), depth=4), 2),
 }

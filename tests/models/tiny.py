@@ -25,14 +25,14 @@ ORIGINALS: dict[str, Arch] = {
     "crammed_bert": f.crammed_bert(32, 3, 2, 16, 48, vocab=50, tokens=12),
     "bert": f.bert(32, 3, 2, 16, 64, vocab=50, tokens=12, positions=16),
     "gpt2": f.gpt2(32, 3, 2, 16, 64, vocab=50, tokens=12, positions=16),
-    "gpt2_tinystories": f.gpt2(30, 3, 2, 14, 64, vocab=50, tokens=12, positions=12, tied=False, head_bias=True,
-                               qkv_bias=False, relu=True),
+    "gpt2_tinystories": f.stories(30, 3, 2, 14, 64, vocab=50, tokens=12),
     "llama": f.llama(32, 3, 4, 16, 64, kv_heads=2, vocab=50, tokens=12, rope=Rope(), tied=False),
     "qwen3": f.llama(32, 3, 4, 16, 64, kv_heads=2, vocab=50, tokens=12, rope=Rope(), tied=True, qk_norm=True),
     "nystromformer": f.nystromformer(32, 3, 2, 16, 64, vocab=50, tokens=24, classes=7, landmarks=8, conv=5, head_hidden=16),
     "nystromformer_pair": f.nystromformer(32, 3, 2, 16, 64, vocab=50, tokens=24, classes=2, landmarks=8, pair=True,
                                           head_hidden=16),
     "nearest_neighbor": f.nearest_neighbor(16, 3, 2, 8, 64, tokens=6),
+    "stack": f.stack(16, 3, 4, 8, 64, tokens=6, kv_heads=2, gated=True),
 }
 # fmt: on
 

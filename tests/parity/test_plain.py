@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from manyheads.arch.families import crammed_bert, gpt2
+from manyheads.arch.families import crammed_bert, stories
 from manyheads.models.crammed_bert import CrammedBert
 from manyheads.spec.parts import Classify, Norm
 
@@ -52,20 +52,7 @@ def test_crammed_bert_equals_its_description(case: str, heads: int, head_dim: in
 @pytest.mark.parametrize(("heads", "head_dim"), HEADS)
 def test_tinystories_gpt_equals_its_description(heads: int, head_dim: int) -> None:
     """Heads that do not fill the width, as the original's 12 x 42 in 512, included."""
-    arch = gpt2(
-        52,
-        2,
-        heads,
-        head_dim,
-        208,
-        vocab=97,
-        tokens=12,
-        positions=12,
-        tied=False,
-        head_bias=True,
-        qkv_bias=False,
-        relu=True,
-    )
+    arch = stories(52, 2, heads, head_dim, 208, vocab=97, tokens=12)
     ids, _ = tokens(97, 2, 12)
     run = lambda model: model(ids)  # noqa: E731
     twin = Stories(97, 12, 52, 2, heads, head_dim, 208)

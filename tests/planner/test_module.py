@@ -9,10 +9,12 @@ from torch import nn
 
 from manyheads.arch.controls import depths, head_dims, heads, mlp_dims
 from manyheads.arch.params import params
+from manyheads.arch.redesign import redesign
 from manyheads.conditioning.taps import Tap
 from manyheads.interop.read_module import from_module
 from manyheads.models.build import build
 from manyheads.planner import Budget, Limits, plan
+from manyheads.spec.arch import attentions
 from manyheads.spec.errors import UserError
 from tests.conditioning.others import make
 from tests.models.tiny import ORIGINALS
@@ -49,12 +51,23 @@ def test_layers_are_read_off_any_module(name: str) -> None:
     read = from_module(module, batch)
     depth, count, dim, kv, mlp = LAYERS[name]
     assert not read.exact
+    assert read.arch.family == "stack"
     assert (depths(read.arch), heads(read.arch), head_dims(read.arch)) == ([depth], [count], [dim])
     assert mlp_dims(read.arch) == [mlp]
     op = read.arch.stages[0].unit[0][0].op  # type: ignore[union-attr,index]
     assert (op.kv_heads or op.heads) == kv  # type: ignore[union-attr]
     assert params(read.arch).total + read.rest.params == sum(p.numel() for p in module.parameters())
     assert any("norms" in text for text in read.unread)
+
+
+def test_layers_that_were_read_can_be_built_and_redesigned() -> None:
+    module, batch, _ = make("nn.TransformerEncoder")
+    read = from_module(module, batch).arch
+    for arch in (read, redesign(read, depth=1, heads=8)):
+        model = build(arch, seed=0)
+        assert sum(p.numel() for p in model.parameters()) == params(arch).total
+        assert all(op.out_scale == 1 for op in attentions(arch.stages[0]))
+        assert model(torch.randn(2, arch.stages[0].tokens, arch.stages[0].width)).isfinite().all()
 
 
 def test_a_plan_counts_what_stands_beside_the_layers() -> None:

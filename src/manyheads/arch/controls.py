@@ -181,7 +181,7 @@ def at_width(arch: Arch, ratio: float) -> Arch:
         convs = [replace(conv, out=scaled(conv.out)) for conv in embed.convs]
         convs[-1] = replace(convs[-1], out=stages[0].width)
         embed = replace(embed, convs=tuple(convs))
-    return Arch(arch.family, embed, stages, arch.head)
+    return replace(arch, embed=embed, stages=stages)
 
 
 def _search(name: str, at: Callable[[int], Arch], low: int, high: int, target: int) -> Control:

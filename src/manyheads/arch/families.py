@@ -280,15 +280,20 @@ def gpt2(
     tokens: int = 1024,
     positions: int = 1024,
     tied: bool = True,
-    head_bias: bool = False,
-    qkv_bias: bool = True,
-    relu: bool = False,
 ) -> Arch:
-    """GPT-2 in its dialects: OpenAI's (tied, GELU, biases) and the TinyStories one (untied, ReLU, no qkv bias)."""
-    attention = Attention(heads, head_dim, qkv_bias=qkv_bias, mix=Softmax(causal=True))
-    layer = _plain(attention, Mlp(mlp_dim, "relu" if relu else "gelu_tanh"), LAYER5)
+    """GPT-2 as OpenAI's code has it."""
+    layer = _plain(Attention(heads, head_dim, mix=Softmax(causal=True)), Mlp(mlp_dim, "gelu_tanh"), LAYER5)
+    return Arch("gpt2", Token(vocab, positions), (Stage(width, tokens, depth, (layer,)),), Lm(tied, norm=LAYER5))
+
+
+def stories(
+    width: int, depth: int, heads: int, head_dim: int, mlp_dim: int, *, vocab: int = 50257, tokens: int = 64
+) -> Arch:
+    """The GPT that the first paper trains on TinyStories: an untied head with a bias, ReLU, queries, keys and values
+    without bias."""
+    layer = _plain(Attention(heads, head_dim, qkv_bias=False, mix=Softmax(causal=True)), Mlp(mlp_dim, "relu"), LAYER5)
     stage = Stage(width, tokens, depth, (layer,))
-    return Arch("gpt2", Token(vocab, positions), (stage,), Lm(tied, head_bias, LAYER5))
+    return Arch("gpt2", Token(vocab, tokens), (stage,), Lm(False, True, LAYER5), dialect="stories")
 
 
 def llama(
@@ -363,3 +368,23 @@ def nearest_neighbor(
     )
     embed = Points(dim, positions)  # type: ignore[arg-type]
     return Arch("nearest_neighbor", embed, (Stage(width, tokens, depth, (layer,)),), Coordinates(dim))
+
+
+def stack(
+    width: int,
+    depth: int,
+    heads: int,
+    head_dim: int,
+    mlp_dim: int,
+    *,
+    tokens: int,
+    kv_heads: int | None = None,
+    gated: bool = False,
+    bias: bool = True,
+    norm: Norm = LAYER5,
+) -> Arch:
+    """The layers read off a user's own module, without what stands before and after them; `mlp_dim` 0 for no MLP."""
+    attention = Residual(Attention(heads, head_dim, kv_heads, bias, bias), norm)
+    mlp = (Residual(Mlp(mlp_dim, gated=gated, bias=bias), norm),) if mlp_dim else ()
+    stage = Stage(width, tokens, depth, ((attention, *mlp),))
+    return Arch("stack", Points(width), (stage,), Coordinates(width))

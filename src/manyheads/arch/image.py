@@ -33,4 +33,4 @@ def at_image(arch: Arch, image: int) -> Arch:
             case ClassToken():
                 tokens = tokens + 1
         stages.append(replace(stage, tokens=tokens))
-    return Arch(arch.family, replace(embed, image=image), tuple(stages), arch.head)
+    return replace(arch, embed=replace(embed, image=image), stages=tuple(stages))

@@ -51,7 +51,7 @@ def redesign(
         kv_heads = _split_kv(stages[0], counts[0], dims[0])
     new = edit(base, depth=depths, heads=counts, head_dim=dims, mlp_dim=hidden, kv_heads=kv_heads)
     stages_now = tuple(map(_averaged, new.stages)) if arch.family == "nearest_neighbor" else new.stages
-    return Arch(arch.family, new.embed, stages_now, new.head)
+    return replace(arch, embed=new.embed, stages=stages_now, head=new.head)
 
 
 def edit(

@@ -28,7 +28,7 @@ def lra(vocab: int, tokens: int, classes: int, *, pair: bool = False, mlp: int =
 
 def tinystories(mlp: int = 2048) -> Arch:
     """The 89M TinyStories GPT: 512 // 12 = 42, so inner is 504."""
-    return f.gpt2(512, 12, 12, 42, mlp, tokens=64, positions=64, tied=False, head_bias=True, qkv_bias=False, relu=True)
+    return f.stories(512, 12, 12, 42, mlp)
 
 
 def tnt_b(mlp: int = 2560, legacy: bool = False) -> Arch:

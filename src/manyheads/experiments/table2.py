@@ -14,7 +14,7 @@ from __future__ import annotations
 from typing import Any
 
 from manyheads.arch.controls import depth_only, fixed, heads_only
-from manyheads.arch.families import gpt2
+from manyheads.arch.families import stories
 from manyheads.arch.redesign import redesign
 from manyheads.paper.audit import likely
 from manyheads.paper.rows import BY_ID
@@ -59,9 +59,7 @@ TASKS: dict[str, dict[str, Any]] = {
 def models(scale: str) -> tuple[Arch, Arch]:
     """Original and lean as audited; at smoke 6 layers of 3 heads of 16 and 2 of 4 of 12."""
     if scale == "smoke":
-        toy = gpt2(
-            48, 6, 3, 16, 96, vocab=2048, tokens=32, positions=32, tied=False, head_bias=True, qkv_bias=False, relu=True
-        )
+        toy = stories(48, 6, 3, 16, 96, vocab=2048, tokens=32)
         return toy, redesign(toy, depth=2, heads=4, policy="split")
     return likely(BY_ID["gpt2/original"]).arch, likely(BY_ID["gpt2/lean"]).arch
 

@@ -149,7 +149,7 @@ def _edit(arch: Arch, eps: float, act: Act) -> Arch:
     head = arch.head
     if isinstance(head, Classify | Lm) and head.norm is not None:
         head = replace(head, norm=replace(head.norm, eps=eps))
-    return Arch(arch.family, arch.embed, stages, head)
+    return replace(arch, stages=stages, head=head)
 
 
 def _reader_head(config: Config, width: int) -> Head | None:

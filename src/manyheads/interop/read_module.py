@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from torch.utils.flop_counter import FlopCounterMode
 
 from manyheads.arch.count import forward_flops, params
+from manyheads.arch.families import stack
 from manyheads.conditioning.listen import listening
 from manyheads.conditioning.measure import as_matrices
 from manyheads.conditioning.mlps import pairs
@@ -22,7 +23,7 @@ from manyheads.conditioning.untouched import arguments, call, untouched, unwrap
 from manyheads.planner.use import Rest
 from manyheads.spec.arch import Arch
 from manyheads.spec.errors import UserError
-from manyheads.spec.parts import Attention, Coordinates, Mlp, Norm, Points, Residual, Stage
+from manyheads.spec.parts import Norm
 
 from . import timm_config
 from .hf_config import from_config
@@ -108,12 +109,18 @@ def _layers(module: nn.Module, batch: Any, taps: Mapping[str, Tap] | None, told:
         f"each layer is taken to have two norms of kind {norm.kind!r}; dropout, positions and masks are not read"
     )
     kv = None if layer.kv_heads == layer.heads else layer.kv_heads
-    attention = Attention(layer.heads, layer.head_dim, kv, layer.bias, layer.bias)
-    branches = [Residual(attention, norm)]
-    if layer.mlp_dim:
-        branches.append(Residual(Mlp(layer.mlp_dim, gated=layer.gated, bias=layer.bias), norm))
-    stage = Stage(layer.width, layer.tokens, depth, (tuple(branches),))
-    arch = Arch("nearest_neighbor", Points(layer.width), (stage,), Coordinates(layer.width))
+    arch = stack(
+        layer.width,
+        depth,
+        layer.heads,
+        layer.head_dim,
+        layer.mlp_dim,
+        tokens=layer.tokens,
+        kv_heads=kv,
+        gated=layer.gated,
+        bias=layer.bias,
+        norm=norm,
+    )
     return Read(arch, _rest(module, args, kwargs, arch, told), False, tuple(told))
 
 

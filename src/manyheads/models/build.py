@@ -24,6 +24,7 @@ MODELS: dict[str, tuple[str, str]] = {
     "llama": ("llama", "Llama"),
     "nystromformer": ("nystromformer", "Nystromformer"),
     "nearest_neighbor": ("nearest_neighbor", "NearestNeighbor"),
+    "stack": ("nearest_neighbor", "NearestNeighbor"),  # the layers read off a user's own module
 }
 
 

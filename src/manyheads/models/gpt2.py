@@ -27,8 +27,7 @@ class GPT2(nn.Module):
         width = arch.stages[0].width
         assert isinstance(arch.embed, Token)
         assert isinstance(arch.head, Lm)
-        # The head's bias tells the dialects apart: OpenAI's has none, tied or not.
-        self.openai = not arch.head.bias
+        self.openai = arch.dialect == ""
         self.embed = TokenEmbed(width, arch.embed, arch.stages[0].tokens)
         self.drop = nn.Dropout(rates.dropout if self.openai else 0.0)
         self.blocks = blocks(arch, rates, twice=False)

@@ -48,7 +48,8 @@ class PointsEmbed(nn.Module):
 
 
 class NearestNeighbor(nn.Module):
-    """Points, blocks, and the first coordinates of every token as the answer."""
+    """Points, blocks, and the first coordinates of every token as the answer. Also builds a `stack`, the layers read
+    off a user's own module: points that are tokens of the layers' width."""
 
     def __init__(self, arch: Arch, rates: Rates = Rates()) -> None:
         super().__init__()
@@ -90,6 +91,8 @@ class NearestNeighbor(nn.Module):
                 part.out.reset_parameters()
             elif isinstance(part, UnitNorm):
                 nn.init.ones_(part.scale)
+            elif isinstance(part, nn.LayerNorm | nn.RMSNorm):
+                part.reset_parameters()
         first: dict[Layer, nn.Module] = {}
         for layer, block in zip(self.layers, self.blocks, strict=True):
             block.load_state_dict(first.setdefault(layer, block).state_dict())

@@ -86,9 +86,8 @@ def _policies(row: Row, base: Arch) -> Iterator[tuple[str, Arch]]:
     counts = [row.heads] if isinstance(row.heads, int) else list(row.heads)
     kept = head_dims(base)
     split = [inner // count for inner, count in zip(inners(base), counts, strict=True)]
-    floors = row.model.name.startswith("GPT-2")  # that code divides the width, 512, and drops the remainder
-    if floors:
-        split = [512 // counts[0]]
+    if row.model.floors:
+        split = [stage.width // count for stage, count in zip(base.stages, counts, strict=True)]
     tried: list[list[int]] = []
     for dims in (kept, split, [64] * len(counts)):
         if dims in tried:
@@ -98,7 +97,11 @@ def _policies(row: Row, base: Arch) -> Iterator[tuple[str, Arch]]:
             arch = redesign(base, depth=row.depth, heads=row.heads, head_dim=dims)
         except UserError:
             continue
-        if dims == split and any(inner % n for inner, n in zip(inners(base), counts, strict=True)) and not floors:
+        if (
+            dims == split
+            and any(inner % n for inner, n in zip(inners(base), counts, strict=True))
+            and not row.model.floors
+        ):
             continue  # a code that splits refuses such a head count
         yield f"head_dim {_show(tuple(dims))}", arch
 
@@ -107,8 +110,7 @@ def _mlp_widths(row: Row) -> Iterator[tuple[Numbers, str]]:
     """MLP widths to try, and what each changes about the row."""
     widths = row.model.widths
     if isinstance(widths, int):
-        gated = row.model.name.startswith("Crammed")
-        default = row.mlp if isinstance(row.mlp, int) else (2 * widths if gated else 4 * widths)
+        default = row.mlp if isinstance(row.mlp, int) else row.model.mlp_ratio * widths
         yield default, ""
         tried = {default}
         halves = [widths * k // 2 for k in range(1, 9)]

@@ -25,6 +25,8 @@ class Model:
     make: Callable[..., Arch]
     widths: Numbers  # MLP widths are tried as multiples of these
     images_per_gpu: int = 0  # batch of Table 6 (1024 base, 512 large) over 8 GPUs; 0 for language models
+    mlp_ratio: int = 4  # the MLP width over `widths` where a row prints none
+    floors: bool = False  # its code makes heads of width // heads and drops the remainder
 
 
 @dataclass(frozen=True, eq=False)
@@ -78,8 +80,8 @@ DEIT_L = Model("DeiT-L", lambda mlp: f.vit(1024, 24, 16, 64, mlp, family="deit")
 XCIT_L = Model("XCiT-L", lambda mlp: f.xcit(768, 24, 16, 48, mlp), 768, 64)
 VOLO_D4 = Model("VOLO-d4", lambda mlp: sizes.volo(384, (8, 8, 16, 4), (12, 16), mlp), (384, 768, 768, 768), 64)
 DAVIT_L = Model("DaViT-L", lambda mlp: sizes.davit(192, (1, 1, 9, 1), mlp), (192, 384, 768, 1536), 64)
-CRAMMED = Model("Crammed BERT", lambda mlp: f.crammed_bert(mlp_dim=mlp), 768)
-GPT2 = Model("GPT-2 (TinyStories)", sizes.tinystories, 512)
+CRAMMED = Model("Crammed BERT", lambda mlp: f.crammed_bert(mlp_dim=mlp), 768, mlp_ratio=2)
+GPT2 = Model("GPT-2 (TinyStories)", sizes.tinystories, 512, floors=True)
 LISTOPS = Model("ListOps", _lra(32, 2048, 10), 64)
 TEXT = Model("Text", _lra(512, 4096, 2), 64)
 RETRIEVAL = Model("Retrieval", _lra(512, 4096, 2, pair=True), 64)

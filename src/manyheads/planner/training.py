@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from manyheads.arch.count import params
 from manyheads.spec.arch import Arch
-from manyheads.spec.parts import Lm, Masked, Token
+from manyheads.spec.parts import Masked, Token
 from manyheads.spec.recipe import IMAGENET_IMAGES
 
 from .use import Use
@@ -42,10 +42,12 @@ def usual_examples(arch: Arch) -> tuple[float, str]:
             return 256e6, "1 M steps of 256 sequences, as BERT"
         case "nystromformer":
             return 30_000 * 32, "30,000 steps of 32 sequences (LRA's tasks take 5,000 to 62,400)"
-        case "gpt2" if isinstance(arch.head, Lm) and arch.head.bias:
+        case "gpt2" if arch.dialect == "stories":
             return 2_000 * 128, "2,000 steps of 128 sequences, the TinyStories repository's"
         case "nearest_neighbor":
             return 1e5 * 256, "100,000 batches of 256 (2407.16153)"
+        case "stack":
+            return 1e6, "1,000,000 examples, for want of a usual recipe (state `examples`)"
     if isinstance(arch.embed, Token):
         count = params(arch).total
         return TOKENS_PER_PARAMETER * count / tokens, f"{TOKENS_PER_PARAMETER} tokens a parameter of the original"
@@ -56,8 +58,6 @@ def training(arch: Arch, original: Arch, use: Use) -> Training:
     """Cost of training `arch` on what its original's usual recipe trains on."""
     if use.examples is not None:
         examples, recipe = use.examples, f"{use.examples:,.0f} examples, as stated"
-    elif use.rest.params:
-        examples, recipe = 1e6, "1,000,000 examples, for want of a usual recipe (state `examples`)"
     else:
         examples, recipe = usual_examples(original)
     flops = 3 * use.costs(arch, ("flops",))["flops"] * examples

@@ -16,16 +16,19 @@ from dataclasses import dataclass
 from math import isqrt
 
 from .errors import UserError, nearest
-from .parts import Attention, ClassAttention, Embed, Head, Layer, Mlp, Nested, Residual, Stage
+from .parts import Attention, ClassAttention, Embed, Head, Layer, Lm, Mlp, Nested, Residual, Stage
 
 SCHEMA = 1
 
 # fmt: off
 FAMILIES = (
     "vit", "deit", "xcit", "tnt", "volo", "davit", "crammed_bert", "bert", "gpt2", "llama", "nystromformer",
-    "nearest_neighbor",
+    "nearest_neighbor", "stack",
 )
 # fmt: on
+# family -> what its original was written as besides the usual code, "": where initialisation or dropout differ, the
+# numbers of the record do not say so
+DIALECTS = {"gpt2": ("", "stories")}
 
 
 @dataclass(frozen=True)
@@ -39,13 +42,18 @@ class Sketch:
 
 @dataclass(frozen=True)
 class Arch:
-    """One model, exactly. Refuses a wrong record with a sentence that says what to write instead."""
+    """One model, exactly. Refuses a wrong record with a sentence that says what to write instead.
+
+    `dialect` names the code that a family's model follows where several differ in what no other field holds
+    (initialisation, dropout): "" is the usual one, OpenAI's for GPT-2, and "stories" is the first paper's TinyStories
+    GPT (its Table 2)."""
 
     family: str
     embed: Embed
     stages: tuple[Stage, ...]
     head: Head
     schema: int = SCHEMA
+    dialect: str = ""
 
     def __post_init__(self) -> None:
         from .check import check
@@ -58,7 +66,18 @@ class Arch:
                 f"schema {self.schema!r}: a record in memory has schema {SCHEMA}; older files are upgraded "
                 "when they are loaded, newer ones need a newer manyheads"
             )
+        dialects = DIALECTS.get(self.family, ("",))
+        if self.dialect not in dialects:
+            raise UserError(
+                f"dialect is {self.dialect!r}; for family {self.family!r} write one of {', '.join(map(repr, dialects))}"
+            )
         check(self)
+
+
+def unstated_dialect(family: str, head: Head) -> str:
+    """The dialect of a record that states none. Records older than the field are GPT-2's TinyStories dialect where the
+    head has a bias; those records keep their run ids, so the field is written only where it differs from this."""
+    return "stories" if family == "gpt2" and isinstance(head, Lm) and head.bias else ""
 
 
 def layers(stage: Stage) -> Iterator[Layer]:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from . import parts
-from .arch import SCHEMA, Arch
+from .arch import SCHEMA, Arch, unstated_dialect
 from .errors import UserError, nearest
 
 KINDS: dict[str, type] = {
@@ -21,7 +21,12 @@ UPGRADERS: dict[int, Callable[[dict[str, Any]], dict[str, Any]]] = {}
 
 def to_dict(arch: Arch) -> dict[str, Any]:
     """`arch` as plain JSON values, schema first; every part says what it `is`."""
-    return {"schema": arch.schema} | {f.name: _plain(getattr(arch, f.name)) for f in fields(arch) if f.name != "schema"}
+    shown = {"schema": arch.schema} | {
+        f.name: _plain(getattr(arch, f.name)) for f in fields(arch) if f.name != "schema"
+    }
+    if arch.dialect == unstated_dialect(arch.family, arch.head):
+        del shown["dialect"]
+    return shown
 
 
 def _plain(value: Any) -> Any:
@@ -46,14 +51,16 @@ def from_dict(data: Any) -> Arch:
         raise UserError(f"stages is {json.dumps(data.get('stages'))[:80]}; write a list of Stage")
     wanted = {field.name for field in fields(Arch)}
     _refuse_unknown(data, wanted, "the record")
-    missing = sorted(wanted - data.keys() - {"schema"})
+    missing = sorted(wanted - data.keys() - {"schema", "dialect"})
     if missing:
         raise UserError(f"the record lacks {', '.join(missing)}")
+    head = _part(data["head"], "head")
     return Arch(
         family=data["family"],
         embed=_part(data["embed"], "embed"),
         stages=_part(data["stages"], "stages"),
-        head=_part(data["head"], "head"),
+        head=head,
+        dialect=data.get("dialect", unstated_dialect(data["family"], head)),
     )
 
 

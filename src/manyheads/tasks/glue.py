@@ -108,7 +108,7 @@ class Glue:
                 "crammed_bert or bert"
             )
         stages: Any = tuple(replace(stage, tokens=self.tokens) for stage in arch.stages)
-        return Arch(arch.family, arch.embed, stages, head)
+        return replace(arch, stages=stages, head=head)
 
     def vocabulary(self, root: Path) -> Vocabulary:
         """The tokenizer."""

@@ -121,7 +121,7 @@ class Images:
         self._kinds(arch)
         sized: Any = at_image(arch, size)
         embed, head = replace(sized.embed, channels=channels), replace(sized.head, classes=self.class_count)
-        return Arch(arch.family, embed, sized.stages, head)
+        return replace(sized, embed=embed, head=head)
 
     def open(self, device: torch.device, seed: int, batch: int, *, root: Path | None = None) -> ImageWork:
         """The images on `device`: in memory as bytes, or streamed from their files."""

@@ -93,7 +93,7 @@ class LraTask(ABC):
         positions = form.tokens if embed.positions else 0
         read: Any = replace(embed, vocab=max(embed.vocab, form.vocab), positions=positions)
         stages = tuple(replace(stage, tokens=form.tokens) for stage in arch.stages)
-        return Arch(arch.family, read, stages, replace(head, classes=form.classes))
+        return replace(arch, embed=read, stages=stages, head=replace(head, classes=form.classes))
 
     def open(self, device: torch.device, seed: int, batch: int, *, root: Path | None = None) -> SequenceWork:
         """The samples below `root`; sets that we make are made there if they are not there yet."""

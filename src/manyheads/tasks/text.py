@@ -83,7 +83,7 @@ class PackedText:
             raise UserError(f"{self.data} is text and a {arch.family} model reads {type(arch.embed).__name__} input")
         embed: Any = replace(arch.embed, vocab=self.ids, positions=self.tokens if arch.embed.positions else 0)
         stages = tuple(replace(stage, tokens=self.tokens) for stage in arch.stages)
-        return Arch(arch.family, embed, stages, arch.head)
+        return replace(arch, embed=embed, stages=stages)
 
     def _corpus(self, root: Path | None) -> Corpus:
         """The corpus, if it is the one that the task describes."""
