@@ -21,9 +21,9 @@ import matplotlib.pyplot as plt
 
 from manyheads.arch.controls import depths, head_dims, heads
 from manyheads.arch.params import params
-from manyheads.experiments.rank_fig1 import FIG1
-from manyheads.experiments.rank_paper import RANK
-from manyheads.experiments.rank_rate import RATE
+from manyheads.experiments.rank_depth import RANK_RATE
+from manyheads.experiments.rank_heads import RANK_FIG1
+from manyheads.experiments.registry import EXPERIMENTS, RANK
 from manyheads.experiments.statistics import mean, spread
 from manyheads.models.store import load
 from manyheads.report.gather import gather
@@ -46,7 +46,7 @@ Arms = dict[str, dict[str, Any]]
 def record(root: Path, scale: str) -> dict[str, Any]:
     """Every arm of every rank experiment at `scale`, seed by seed."""
     found: dict[str, Any] = {}
-    for section in gather(root, {one.name: one for one in RANK}).sections:
+    for section in gather(root, {name: EXPERIMENTS[name] for name in RANK}).sections:
         if section.scale != scale or section.experiment is None:
             continue
         arms: Arms = {}
@@ -161,7 +161,7 @@ def beside_paper(arms: Arms, short: dict[str, Any]) -> str:
                 f"{one['skill'][best]:.2f}",
                 kappa([one["log_kappa"][best]]),
                 ", ".join(f"{loss:.3f}" for loss in short["loss"][name]),
-                f"{FIG1.printed[name]:.3g}",
+                f"{RANK_FIG1.printed[name]:.3g}",
             ]
         )
     return table(*rows)
@@ -170,7 +170,7 @@ def beside_paper(arms: Arms, short: dict[str, Any]) -> str:
 def by_rate(arms: Arms) -> str:
     """Loss by learning rate and warm-up, and in how many seeds the last scale ends at 0."""
     rows = [["arm", "learning rate", "warm-up", "loss", "best", "ended at zeros"]]
-    for name, one in ((arm.name, arms[arm.name]) for arm in RATE.setting("laptop").arms):
+    for name, one in ((arm.name, arms[arm.name]) for arm in RANK_RATE.setting("laptop").arms):
         lost = sum(abs(scale) < 0.01 for scale in one["scales"])
         rows.append(
             [

@@ -15,11 +15,10 @@ from manyheads.arch import zoo
 from manyheads.arch.controls import depths, head_dims, heads, inners, mlp_dims
 from manyheads.arch.params import params
 from manyheads.arch.redesign import policy_of
-from manyheads.experiments import pairs, table3, vision_parts
+from manyheads.experiments import long_range, scales, vision_pairs
 from manyheads.experiments.claims import CLAIMS
-from manyheads.experiments.first_paper import FIRST
-from manyheads.experiments.registry import EXPERIMENTS
-from manyheads.experiments.table1_glue import TABLE1_GLUE, classifier
+from manyheads.experiments.crammed_bert import TABLE1_GLUE, classifier
+from manyheads.experiments.registry import EXPERIMENTS, FIRST
 from manyheads.models.build import build
 from manyheads.paper.audit import likely
 from manyheads.paper.rows import BY_ID
@@ -111,8 +110,8 @@ def unprobed(recipe: Recipe) -> Recipe:
 @pytest.mark.parametrize(
     ("ours", "theirs"),
     [
-        (vision_parts.TABLE6, table6),
-        (vision_parts.TABLE6_LARGE, lambda: table6("large")),
+        (scales.TABLE6, table6),
+        (scales.TABLE6_LARGE, lambda: table6("large")),
         ("table2 small", recipes_text.stories_proper),
         ("table2 paper", recipes_text.stories_repository),
         ("table1 paper", recipes_text.crammed),
@@ -129,7 +128,7 @@ def test_recipes_are_those_of_training(ours: Any, theirs: Callable[[], Recipe]) 
 
 
 def test_tasks_are_those_of_training() -> None:
-    assert tasks.from_dict(vision_parts.IMAGENET) == table6_task()
+    assert tasks.from_dict(scales.IMAGENET) == table6_task()
     assert tasks.from_dict(dict(EXPERIMENTS["table2"].setting("small").task)) == recipes_text.stories_proper_task()
     assert tasks.from_dict(dict(EXPERIMENTS["table2"].setting("paper").task)) == recipes_text.stories_repository_task()
     assert tasks.from_dict(dict(EXPERIMENTS["table1"].setting("paper").task)) == recipes_text.crammed_task()
@@ -146,27 +145,27 @@ def test_the_long_range_tasks_are_as_published(task: str) -> None:
 
 
 def test_other_images_can_take_the_place_of_the_usual_ones() -> None:
-    moved = vision_parts.on(EXPERIMENTS["table3"], {"cifar10_q5": "cifar10"})
+    moved = scales.on(EXPERIMENTS["table3"], {"cifar10_q5": "cifar10"})
     there = {arm.name: arm.task.get("data") for arm in moved.setting("small").arms}
     assert there["image_L2_h2"] == "cifar10"
     assert there["text_L2_h2"] == "imdb"
-    assert vision_parts.on(EXPERIMENTS["fig2"], {"cifar10_q5": "cifar10"}).setting("small").task["data"] == "cifar10"
+    assert scales.on(EXPERIMENTS["fig2"], {"cifar10_q5": "cifar10"}).setting("small").task["data"] == "cifar10"
 
 
 # ------------------------------------------------------------------------------------------------------ Tables 4, 5,
 # Fig 1
-@pytest.mark.parametrize("key", pairs.BASE + pairs.LARGE)
+@pytest.mark.parametrize("key", vision_pairs.BASE + vision_pairs.LARGE)
 def test_at_paper_scale_a_pair_is_the_audited_one(key: str) -> None:
-    table = "table4" if key in pairs.BASE else "table5"
+    table = "table4" if key in vision_pairs.BASE else "table5"
     for role in ("original", "lean"):
         assert archs(table, "paper")[f"{key}_{role}"] == likely(BY_ID[f"{key}/{role}"]).arch
         assert EXPERIMENTS[table].printed[f"{key}_{role}"] == pytest.approx(BY_ID[f"{key}/{role}"].scores["top1"] / 100)
 
 
 @pytest.mark.parametrize("scale", ["smoke", "small"])
-@pytest.mark.parametrize("key", pairs.BASE + pairs.LARGE)
+@pytest.mark.parametrize("key", vision_pairs.BASE + vision_pairs.LARGE)
 def test_a_twin_keeps_stages_attention_ratios_and_policy(key: str, scale: str) -> None:
-    audited, twin = pairs.pair(key, "paper"), pairs.pair(key, scale)
+    audited, twin = vision_pairs.pair(key, "paper"), vision_pairs.pair(key, scale)
     for one, other in ((audited.original, twin.original), (audited.lean, twin.lean)):
         assert [_kinds(stage) for stage in one.stages] == [_kinds(stage) for stage in other.stages]
         assert [type(stage.enter) for stage in one.stages] == [type(stage.enter) for stage in other.stages]
@@ -196,7 +195,7 @@ def _kinds(stage: Any) -> list[str]:
     ],
 )
 def test_at_small_scale_an_original_is_the_familys_smallest(family: str, smallest: str) -> None:
-    ours, theirs = pairs.pair(family, "small").original, zoo.get(smallest)
+    ours, theirs = vision_pairs.pair(family, "small").original, zoo.get(smallest)
     assert shape(ours) == shape(theirs)
     assert [stage.width for stage in ours.stages] == [stage.width for stage in theirs.stages]
     assert ours.embed.image == 64  # type: ignore[union-attr]
@@ -204,7 +203,7 @@ def test_at_small_scale_an_original_is_the_familys_smallest(family: str, smalles
 
 def test_outlook_attention_has_more_tokens_than_columns_at_every_scale() -> None:
     for scale in SCALES:
-        stage = pairs.pair("volo_d3", scale).original.stages[0]
+        stage = vision_pairs.pair("volo_d3", scale).original.stages[0]
         assert stage.tokens > attentions(stage)[0].inner
 
 
@@ -218,7 +217,7 @@ def test_figure_1_has_the_runs_of_both_tables_and_no_others(scale: str) -> None:
 # 4.1
 @pytest.mark.parametrize("scale", SCALES)
 def test_arms_of_figures_2_and_3_differ_in_heads_and_depth_alone(scale: str) -> None:
-    base = vision_parts.TWIN[scale]
+    base = scales.TWIN[scale]
     for name in ("fig2", "fig3"):
         for arm, arch in archs(name, scale).items():
             depth, count = (int(part[1:]) for part in arm.split("_"))
@@ -229,7 +228,7 @@ def test_arms_of_figures_2_and_3_differ_in_heads_and_depth_alone(scale: str) -> 
 
 @pytest.mark.parametrize("scale", SCALES)
 def test_the_twin_has_its_peak_where_vit_b_has_it(scale: str) -> None:
-    base = vision_parts.TWIN[scale]
+    base = scales.TWIN[scale]
     tokens, dim = base.stages[0].tokens, head_dims(base)[0]
     assert abs(3 * dim / tokens - 1) < 0.07
     assert inners(base) == [12 * dim] == [base.stages[0].width]
@@ -286,7 +285,7 @@ def test_fine_tuning_puts_glues_own_classifier_on_the_pretrained_models() -> Non
 @pytest.mark.parametrize("name", ["fig8", "fig9"])
 def test_the_figures_have_all_points(name: str) -> None:
     for scale in SCALES:
-        assert {(depths(arch)[0], heads(arch)[0]) for arch in archs(name, scale).values()} == set(table3.POINTS)
+        assert {(depths(arch)[0], heads(arch)[0]) for arch in archs(name, scale).values()} == set(long_range.POINTS)
         assert len({arch.stages[0].tokens for arch in archs(name, scale).values()}) == 1
 
 
@@ -387,7 +386,7 @@ def test_every_row_with_a_memory_figure_is_measured_both_ways() -> None:
 
 
 def test_editable_stages_are_all_that_a_pair_changes() -> None:
-    for key in pairs.BASE + pairs.LARGE:
-        made = pairs.pair(key, "small")
+    for key in vision_pairs.BASE + vision_pairs.LARGE:
+        made = vision_pairs.pair(key, "small")
         kept = [i for i in range(len(made.original.stages)) if i not in editable(made.original)]
         assert [made.original.stages[i] for i in kept] == [made.lean.stages[i] for i in kept]

@@ -13,12 +13,9 @@ import pytest
 from scipy import stats
 
 from manyheads.arch.families import nearest_neighbor
-from manyheads.experiments.first_paper import FIRST
-from manyheads.experiments.rank_paper import RANK
-from manyheads.experiments.registry import EXPERIMENTS
+from manyheads.experiments.crammed_bert import TABLE1, TABLE1_GLUE, classifier
+from manyheads.experiments.registry import EXPERIMENTS, FIRST, RANK
 from manyheads.experiments.statistics import choose, spearman, trend
-from manyheads.experiments.table1 import TABLE1
-from manyheads.experiments.table1_glue import TABLE1_GLUE, classifier
 from manyheads.experiments.verdict import judge
 from manyheads.runs import Run, RunSpec, find
 from manyheads.spec.datasets import GLUE_SETS
@@ -43,7 +40,7 @@ KINDS = {
     "Regression": ("rank_regression", "h8"),
 }
 # fmt: on
-SMOKE = [name for name in (*(experiment.name for experiment in RANK), *FIRST) if name != "table1_glue"]
+SMOKE = [name for name in (*RANK, *FIRST) if name != "table1_glue"]
 
 
 def trained(root: Path, spec: RunSpec, **how: Any) -> dict[str, Any]:

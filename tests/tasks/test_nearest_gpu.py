@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from manyheads.experiments.rank_fig1 import FIG1
+from manyheads.experiments.rank_heads import RANK_FIG1
 from manyheads.experiments.rank_parts import encoder
 from manyheads.models.build import build
 from manyheads.runs import Run
@@ -46,14 +46,14 @@ def test_what_is_held_out_is_the_cpus() -> None:
 
 
 def test_a_captured_run_learns(tmp_path: Path) -> None:
-    spec = specs(FIG1, "laptop")[0]
+    spec = specs(RANK_FIG1, "laptop")[0]
     result = train(Run.create(folder(tmp_path, spec), spec), device="cuda", progress="none")
     assert result["score"]["loss"] < 0.12
 
 
 def test_the_recipe_of_small_scale_compiles_and_captures(tmp_path: Path) -> None:
     """A short run of the grid's first arm; the rest of its recipe as it is."""
-    spec = specs(FIG1, "small")[0]
+    spec = specs(RANK_FIG1, "small")[0]
     spec = replace(spec, recipe={**spec.recipe, "basis": {"kind": "steps", "amount": 400}})
     result = train(Run.create(folder(tmp_path, spec), spec), device="cuda", progress="none")
     assert result["machine"]["compiled"]

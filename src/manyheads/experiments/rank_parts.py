@@ -1,8 +1,9 @@
-"""What the rank experiments share (2407.16153): their encoder by rank and multiplier, names of arms, recipes by scale.
+"""What the rank experiments share (2407.16153): the encoder by rank and multiplier, names of arms, recipes, scales.
 
-Two ways of having more heads. Along a row, heads x rank stays at multiplier x width: rank falls (`split`). Down a
-column, rank stays and the multiplier grows (`fixed`). The paper labels multipliers by parameters: d^2 is 1, d^2.5 is
-sqrt(dim), d^3 is dim, and so do the arms: L1_d2.5_half has 1 layer, multiplier sqrt(dim) and heads of rank dim/2."""
+Two ways of having more heads. Along a row of Figure 1, heads x rank stays at multiplier x width: rank falls (`split`).
+Down a column, rank stays and the multiplier grows (`fixed`). The paper labels multipliers by parameters: d^2 is 1,
+d^2.5 is sqrt(dim), d^3 is dim. So do the arms: L1_d2.5_half has 1 layer, multiplier sqrt(dim) and heads of rank
+dim/2."""
 
 from __future__ import annotations
 
@@ -13,11 +14,11 @@ from typing import Any
 
 from manyheads.arch.families import nearest_neighbor
 from manyheads.spec.arch import Arch
-from manyheads.spec.experiment import Setting
+from manyheads.spec.experiment import Arm, Setting
 
-# Runs shorter than the paper's warm up as much faster, and three layers may then break (`rank_rate`). Experiments with
-# several layers therefore take a quarter of a shorter run for it, all of their arms; of 20,000 steps, the paper's
-# 5,000.
+# Where a run is shorter than the paper's, so is a warm-up of 5 %, and three layers may then break (`rank_rate`). In a
+# shorter run of an experiment with several layers, all arms therefore warm up for a quarter of it: of 20,000 steps, the
+# paper's 5,000.
 SLOW: Mapping[str, Any] = {"schedule": {"kind": "cosine", "warmup": 0.25}}
 SHARES = {1: "full", 2: "half", 4: "quarter", 8: "eighth"}
 
@@ -48,7 +49,7 @@ def encoder(
 
 
 def rank_name(dim: int, rank: int) -> str:
-    """A rank as a share of the dimension, so that scales of different dimension can be compared; r4, r2, r1 below."""
+    """The name of a rank by its share of the dimension, which compares scales of different dimension; or r4, r2, r1."""
     return SHARES.get(dim // rank, f"r{rank}") if rank > 1 else "r1"
 
 
@@ -80,14 +81,19 @@ def recipe(steps: int, batch: int, lr: float, **fields: Any) -> dict[str, Any]:
 
 
 def laptop(steps: int, batch: int, lr: float, **fields: Any) -> dict[str, Any]:
-    """The same for two CPU cores: float32 throughout, and nothing compiled, which would take longer than the run."""
+    """The same for two CPU cores: float32 throughout; nothing is compiled, which would take longer than the run."""
     return recipe(steps, batch, lr, precision="fp32", compile="off", **fields)
 
 
-def brief(setting: Setting, steps: int = 40) -> dict[str, Setting]:
-    """The scales for two CPU cores: `laptop`, and as `smoke` its arms with one seed for so few steps."""
-    recipes = {basis: {**made, "basis": {"kind": "steps", "amount": steps}} for basis, made in setting.recipes.items()}
-    return {"smoke": replace(setting, seeds=(0,), recipes=recipes), "laptop": setting}
+def setting(arms: tuple[Arm, ...], task: dict[str, Any], recipe: dict[str, Any], seeds: int = 3) -> Setting:
+    """One scale: every arm with the seeds 0, 1, ..., on equal steps."""
+    return Setting(arms, tuple(range(seeds)), task, {"steps": recipe})
+
+
+def scales(laptop: Setting, small: Setting, paper: Setting) -> dict[str, Setting]:
+    """All scales of a rank experiment; `smoke` is the arms of `laptop` with one seed for 40 steps."""
+    brief = {basis: {**recipe, "basis": {"kind": "steps", "amount": 40}} for basis, recipe in laptop.recipes.items()}
+    return {"smoke": replace(laptop, seeds=(0,), recipes=brief), "laptop": laptop, "small": small, "paper": paper}
 
 
 def task(dim: int, tokens: int, **fields: Any) -> dict[str, Any]:

@@ -1,5 +1,5 @@
-"""From an effect to a verdict: the rule, written once. A verdict needs a scale that is meant to decide and enough
-seeds."""
+"""The rule that turns an effect, the difference between two arms over seeds, into a verdict. A verdict takes a scale
+that is meant to decide, and enough seeds."""
 
 from __future__ import annotations
 
@@ -20,20 +20,20 @@ SHARES = ("top1", "top5")  # scores between 0 and 1 that people read in percent
 
 @dataclass(frozen=True)
 class Verdict:
-    """The word, and the sentences that a person reads: what was found, and why the word is what it is."""
+    """The word, and two sentences for a person: what was found, and the reason for the word."""
 
     word: Word
     found: str
     reason: str
 
 
-def judge(pair: Comparison, found: Effect, *, metric: str, better: Direction, scale: str) -> Verdict:
-    """The verdict on `pair` by what was `found` for `metric`, which is `better` when it goes up or down."""
-    low, high = (found.low, found.high) if better == "up" else (-found.high, -found.low)
-    described = describe(pair, found, metric)
-    if found.seeds < SEEDS:
+def judge(pair: Comparison, effect: Effect, *, metric: str, better: Direction, scale: str) -> Verdict:
+    """The verdict on `pair` by its `effect` on `metric`, which is `better` when it goes up or down."""
+    low, high = (effect.low, effect.high) if better == "up" else (-effect.high, -effect.low)
+    described = describe(pair, effect, metric)
+    if effect.seeds < SEEDS:
         return Verdict(
-            "not testable at this scale", described, f"{seeds(found.seeds)}: a verdict takes {SEEDS} or more."
+            "not testable at this scale", described, f"{seeds(effect.seeds)}: a verdict takes {SEEDS} or more."
         )
     if scale == "smoke":
         return Verdict("not testable at this scale", described, "A smoke run shows that everything works, no more.")
@@ -44,13 +44,13 @@ def judge(pair: Comparison, found: Effect, *, metric: str, better: Direction, sc
             word = _word(low > -margin, high < -margin)
             limit = f"worse by less than {amount(margin, metric)}"
         case "more":
-            word = _word(found.low > margin, found.high <= margin)
+            word = _word(effect.low > margin, effect.high <= margin)
             limit = f"more by over {amount(margin, metric)}" if margin else "more"
         case "less":
-            word = _word(found.high < -margin, found.low >= -margin)
+            word = _word(effect.high < -margin, effect.low >= -margin)
             limit = f"less by over {amount(margin, metric)}" if margin else "less"
         case "differ":
-            word = _word(found.low > margin or found.high < -margin, -margin < found.low and found.high < margin)
+            word = _word(effect.low > margin or effect.high < -margin, -margin < effect.low and effect.high < margin)
             limit = f"different by over {amount(margin, metric)}" if margin else "different"
     outcome = {
         "holds": "the whole interval is on that side",
@@ -65,18 +65,18 @@ def _word(yes: bool, no: bool) -> Word:
     return "holds" if yes else "does not hold" if no else "within noise"
 
 
-def describe(pair: Comparison, found: Effect, metric: str) -> str:
+def describe(pair: Comparison, effect: Effect, metric: str) -> str:
     """The difference in words, and how it stands beside the scatter of the seeds."""
     name, nothing = ("kappa", "1") if metric == "log_kappa" else (metric, "zero")
-    head = f"{pair.arm} against {pair.against}: {name} {signed(found.difference, metric)}"
-    if not math.isfinite(found.low):
+    head = f"{pair.arm} against {pair.against}: {name} {signed(effect.difference, metric)}"
+    if not math.isfinite(effect.low):
         return f"{head}, from one seed, which says nothing about the spread."
-    low, high = (signed(end, metric).removesuffix(POINTS) for end in (found.low, found.high))
-    span = f"{100 * found.level:.0f} % interval {low} to {high}, {seeds(found.seeds)}"
-    if not found.low <= 0 <= found.high:
+    low, high = (signed(end, metric).removesuffix(POINTS) for end in (effect.low, effect.high))
+    span = f"{100 * effect.level:.0f} % interval {low} to {high}, {seeds(effect.seeds)}"
+    if not effect.low <= 0 <= effect.high:
         tail = f"the interval does not contain {nothing}"
-    elif found.apart:
-        tail = f"more than the seeds scatter, but {seeds(found.seeds)} cannot exclude chance"
+    elif effect.apart:
+        tail = f"more than the seeds scatter, but {seeds(effect.seeds)} cannot exclude chance"
     else:
         tail = "at this size the difference is within the spread of the seeds"
     return f"{head} ({span}): {tail}."

@@ -20,6 +20,8 @@ from manyheads.paper import rows as paper
 from manyheads.spec.arch import Arch
 from manyheads.spec.experiment import Arm, Comparison, Experiment, Setting
 
+from .scales import BRIEF, SEEDS
+
 POINTS = tuple((depth, heads) for depth in (2, 1) for heads in (2, 4, 6, 8))
 TABLE = ((2, 2), (1, 4), (1, 2), (2, 4))
 WORDS = {(2, 2): "the original", (1, 4): "lean", (1, 2): "lean's depth alone", (2, 4): "lean's heads alone"}
@@ -61,8 +63,6 @@ TASKS: dict[str, dict[str, Fields]] = {
                        "scene": {"is": "Scene", "side": 16, "contour": 3, "distractors": 0, "distractor": 1, "apart": 5.0}},
     },
 }
-# fmt: on
-# fmt: off
 TOYS = {  # vocabulary, tokens, classes, landmarks
     "listops": (16, 64, 10, 8), "text": (257, 128, 2, 16), "retrieval": (257, 128, 2, 16), "image": (256, 784, 10, 16),
     "pathfinder": (256, 256, 2, 16),
@@ -118,20 +118,7 @@ def recipe(task: str, scale: str) -> Fields:
         return published | PROBED
     if scale == "small":
         return published | PROBED | {"basis": {"kind": "steps", "amount": CUT[task]}, "lr": 3e-4, "evaluate_every": 0.1}
-    return (
-        published
-        | PROBED
-        | {
-            "batch": 8,
-            "basis": {"kind": "steps", "amount": 20},
-            "lr": 3e-3,
-            "log_every": 10,
-            "evaluate_every": 0.5,
-            "probe_every": 0.5,
-            "probe_samples": 2,
-            "checkpoint_every": 0,
-        }
-    )
+    return published | BRIEF | {"batch": 8, "basis": {"kind": "steps", "amount": 20}, "lr": 3e-3, "probe_samples": 2}
 
 
 def arm(task: str, scale: str, depth: int, heads: int, prefix: str = "") -> Arm:
@@ -148,10 +135,6 @@ def printed(task: str) -> tuple[float, float]:
     return original, lean
 
 
-def _seeds(scale: str) -> tuple[int, ...]:
-    return (0,) if scale == "smoke" else (0, 1, 2)
-
-
 def _figure(name: str, task: str, title: str) -> Experiment:
     first, second = printed(task)
     return Experiment(
@@ -159,7 +142,7 @@ def _figure(name: str, task: str, title: str) -> Experiment:
         title=title,
         question="Does accuracy grow with heads, and does one layer with 4 heads or more beat two layers of 2?",
         settings={
-            scale: Setting(tuple(arm(task, scale, *point) for point in POINTS), _seeds(scale), {}, {"steps": {}})
+            scale: Setting(tuple(arm(task, scale, *point) for point in POINTS), SEEDS[scale], {}, {"steps": {}})
             for scale in TASKS
         },
         comparisons=(
@@ -188,7 +171,7 @@ TABLE3 = Experiment(
     settings={
         scale: Setting(
             tuple(arm(task, scale, *point, prefix=f"{task}_") for task in MODELS for point in TABLE),
-            _seeds(scale),
+            SEEDS[scale],
             {},
             {"steps": {}},
         )

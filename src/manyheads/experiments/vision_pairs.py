@@ -1,10 +1,10 @@
-"""The eleven vision pairs of Tables 4 and 5 at three scales.
+"""The eleven vision pairs of Tables 4 and 5, an original and its lean redesign each, at three scales.
 
-At paper scale a pair is the two audited records: the likely reading of each row (`arch.audit`). At small scale it is
-the family's smallest size at 64 pixels, every stage and kind of attention kept, with the row's own depth ratio, head
-ratio, MLP ratio and policy; patches and windows shrink with the image, so that tokens stay on the side of inner where
-the paper has them (VOLO's outlook attention has more tokens than columns there and here). At smoke it is the same at
-toy size.
+At paper scale a pair is the two audited records: the likely reading of each row (`paper.audit`). At small scale it is
+the family's smallest model at 64 pixels. Every stage and kind of attention stays, and so do the row's depth ratio, head
+ratio, MLP ratio and policy. Patches and windows shrink with the image, so that tokens stay on the side of inner on
+which the paper has them (VOLO's outlook attention has more tokens than columns there and here). At smoke the model is a
+toy of the same form.
 
 Ratios are rounded: ViT-L's 16 to 30 heads are 3 to 6 here, TNT-B's 10 to 16 are 6 to 10 (of 38, inner 1 % short). The
 twins of VOLO-d3 and -d4 are one pair, and so are those of DaViT-B and -L: they differ in width alone."""
@@ -24,7 +24,7 @@ from manyheads.paper.rows import BY_ID, PAIRS
 from manyheads.spec.arch import Arch, editable
 from manyheads.spec.experiment import Arm
 
-from .vision_parts import IMAGENET, cifar, fashion
+from .scales import IMAGENET, cifar, fashion
 
 BASE = tuple(key for key in PAIRS if BY_ID[f"{key}/lean"].table == 4)
 LARGE = tuple(key for key in PAIRS if BY_ID[f"{key}/lean"].table == 5)
@@ -53,8 +53,6 @@ SMALLEST: dict[str, Maker] = {
     "davit": lambda mlp: f.davit((96, 192, 384, 768), (1, 1, 3, 1), (3, 6, 12, 24), (32,) * 4, mlp, window=4, image=64,
                                  classes=10),
 }
-# fmt: on
-# fmt: off
 TOY: dict[str, Maker] = {
     "vit": lambda mlp: f.vit(36, 6, 3, 12, mlp[0], image=32, patch=8, channels=1, classes=10),
     "deit": lambda mlp: f.vit(36, 6, 3, 12, mlp[0], image=32, patch=8, channels=1, classes=10, family="deit"),
@@ -70,8 +68,8 @@ TOY: dict[str, Maker] = {
 
 
 @dataclass(frozen=True)
-class Pair:
-    """An original and its lean form. `policy` is what was done to the heads."""
+class VisionPair:
+    """An original and its lean form. `policy` says how heads were added: `fixed` kept head_dim, `split` kept inner."""
 
     key: str
     original: Arch
@@ -80,9 +78,9 @@ class Pair:
 
 
 @cache
-def pair(key: str, scale: str) -> Pair:
+def pair(key: str, scale: str) -> VisionPair:
     """The pair of a row at a scale."""
-    audited = Pair(
+    audited = VisionPair(
         key,
         likely(BY_ID[f"{key}/original"]).arch,
         likely(BY_ID[f"{key}/lean"]).arch,
@@ -94,19 +92,19 @@ def pair(key: str, scale: str) -> Pair:
     original = _with_mlp(make, audited.original)
     lean = scaled(original, audited)
     assert policy_of(original, lean) == audited.policy, key
-    return Pair(key, original, lean, audited.policy)
+    return VisionPair(key, original, lean, audited.policy)
 
 
 def _with_mlp(make: Maker, audited: Arch) -> Arch:
-    """The family's size with the audited original's MLP ratio: the row's ViT-L has 2, not 4."""
+    """The family's model with the MLP ratio of the audited original: that of ViT-L is 2, not 4."""
     stages = [audited.stages[i] for i in editable(audited)]
     ratios = [mlp / stage.width for mlp, stage in zip(mlp_dims(audited), stages, strict=True)]
-    made = make([1] * len(ratios))
-    widths = [made.stages[i].width for i in editable(made)]
+    plain = make([1] * len(ratios))
+    widths = [plain.stages[i].width for i in editable(plain)]
     return make([round(ratio * width) for ratio, width in zip(ratios, widths, strict=True)])
 
 
-def scaled(original: Arch, audited: Pair) -> Arch:
+def scaled(original: Arch, audited: VisionPair) -> Arch:
     """`original` redesigned by the ratios between the audited records, stage by stage."""
 
     def like(what: Callable[[Arch], list[int]]) -> list[int]:
@@ -114,14 +112,14 @@ def scaled(original: Arch, audited: Pair) -> Arch:
         return [max(1, round(own * b / a)) for a, b, own in zip(before, after, ours, strict=True)]
 
     counts = like(heads)
-    kept = head_dims(original)
+    sizes = head_dims(original)
     if audited.policy == "split":
-        kept = [round(inner / count) for inner, count in zip(inners(original), counts, strict=True)]
-    return redesign(original, depth=like(depths), heads=counts, head_dim=kept, mlp_dim=like(mlp_dims))
+        sizes = [round(inner / count) for inner, count in zip(inners(original), counts, strict=True)]
+    return redesign(original, depth=like(depths), heads=counts, head_dim=sizes, mlp_dim=like(mlp_dims))
 
 
 def task(key: str, scale: str) -> dict[str, Any]:
-    """What an arm of this row states beside the setting's task: how its family is given images."""
+    """The task's fields of an arm of this row: how its family crops and normalises images."""
     normalise, centre = NORMALISED[FAMILY[key]]
     return {"normalise": normalise} | ({"centre": centre} if scale == "paper" else {})
 
@@ -130,5 +128,5 @@ def arm(key: str, scale: str, role: str, arch: Arch, note: str = "") -> Arm:
     """One model of a row: vit_b_lean."""
     shapes = [f"{count} x {dim}" for count, dim in zip(heads(arch), head_dims(arch), strict=True)]
     layers = ",".join(map(str, depths(arch)))
-    told = f"{layers} layers, {shapes[0] if len(set(shapes)) == 1 else ', '.join(shapes)} heads"
-    return Arm(f"{key}_{role}", arch, f"{told}; {note}" if note else told, task(key, scale))
+    shape = f"{layers} layers, {shapes[0] if len(set(shapes)) == 1 else ', '.join(shapes)} heads"
+    return Arm(f"{key}_{role}", arch, f"{shape}; {note}" if note else shape, task(key, scale))

@@ -21,6 +21,8 @@ from manyheads.paper.rows import BY_ID
 from manyheads.spec.arch import Arch
 from manyheads.spec.experiment import Arm, Comparison, Experiment, Setting
 
+from .scales import BRIEF, SEEDS
+
 IDS = 50_257
 # fmt: off
 PROPER: dict[str, Any] = {
@@ -28,25 +30,14 @@ PROPER: dict[str, Any] = {
     "schedule": {"kind": "cosine", "warmup": 0.05, "end": 0.1}, "clip": 1.0, "evaluate_every": 0.1, "checkpoint_every": 500,
     "probe_every": 0.1, "probe_samples": 32,
 }
-# fmt: on
-# fmt: off
 REPOSITORY: dict[str, Any] = {
     "batch": 128, "basis": {"kind": "steps", "amount": 2000}, "lr": 3e-4, "schedule": {"kind": "constant"},
     "weight_decay": 0.01, "decay": "all", "clip": 0.0, "rates": {"dropout": 0.2, "attention": 0.2}, "precision": "fp32",
     "evaluate_every": 500, "checkpoint_every": 500, "probe_every": 500, "probe_samples": 32,
 }
-# fmt: on
-SMOKE: dict[str, Any] = PROPER | {
-    "batch": 8,
-    "basis": {"kind": "steps", "amount": 30},
-    "lr": 3e-3,
-    "log_every": 10,
-    "evaluate_every": 0.5,
-    "probe_every": 0.5,
-    "probe_samples": 2,
-    "checkpoint_every": 0,
+SMOKE: dict[str, Any] = PROPER | BRIEF | {
+    "batch": 8, "basis": {"kind": "steps", "amount": 30}, "lr": 3e-3, "probe_samples": 2,
 }
-# fmt: off
 TASKS: dict[str, dict[str, Any]] = {
     "smoke": {"is": "LanguageModel", "data": "tinystories", "tokens": 32, "test_limit": 32},
     "small": {"is": "LanguageModel", "data": "shards:tinystories", "tokens": 64, "vocab": IDS},
@@ -81,8 +72,8 @@ TABLE2 = Experiment(
     title="GPT-2 on TinyStories",
     question="Does GPT-2 with 4 layers of 16 heads beat 12 layers of 12, and is it the heads?",
     settings={
-        "smoke": Setting(arms("smoke"), (0,), TASKS["smoke"], {"steps": SMOKE}),
-        "small": Setting(arms("small"), (0, 1, 2), TASKS["small"], {"steps": PROPER}),
+        "smoke": Setting(arms("smoke"), SEEDS["smoke"], TASKS["smoke"], {"steps": SMOKE}),
+        "small": Setting(arms("small"), SEEDS["small"], TASKS["small"], {"steps": PROPER}),
         "paper": Setting(arms("paper"), (0, 1, 2, 3, 4), TASKS["paper"], {"steps": REPOSITORY}),
     },
     comparisons=(

@@ -1,12 +1,11 @@
-"""Tables 4 and 5 (and with them Figures 6 and 7): eleven vision models beside their lean forms; Figure 1 is both at
-once.
+"""Tables 4 and 5 (and with them Figures 6 and 7): eleven vision models beside their lean forms. Figure 1 is both tables.
 
     manyheads run table4 --scale smoke     six toy pairs, a second a run
     manyheads run table4 --scale small     six pairs of the smallest sizes, CIFAR-10 at 64 px, 20 epochs, 3 seeds
     manyheads run table4 --scale paper     the audited records, ImageNet, 300 epochs with Table 6's recipe
 
-The runs of fig1 are those of both tables, to the id: what is finished under one name is finished under the other
-(`adopt`). Printed is top-1. No loss means worse by less than half a point, the size of the gains that the paper
+fig1 has the runs of both tables, to the id: what is finished under one name is finished under the other (`sweep.plan`).
+Printed is top-1 accuracy. No loss means worse by less than half a point, the size of the gains that the paper
 reports."""
 
 from __future__ import annotations
@@ -16,8 +15,8 @@ from dataclasses import replace
 from manyheads.paper.rows import BY_ID
 from manyheads.spec.experiment import Arm, Comparison, Experiment, Setting
 
-from .pairs import BASE, LARGE, TASKS, arm, pair
-from .vision_parts import RECIPES, SEEDS, TABLE6_LARGE
+from .scales import RECIPES, SEEDS, TABLE6_LARGE
+from .vision_pairs import BASE, LARGE, TASKS, arm, pair
 
 MARGIN = 0.005
 
@@ -27,21 +26,21 @@ def arms(keys: tuple[str, ...], scale: str) -> tuple[Arm, ...]:
     own = {"batch": TABLE6_LARGE["batch"]}
     out = []
     for key in keys:
-        made = pair(key, scale)
-        for role, arch in (("original", made.original), ("lean", made.lean)):
-            one = arm(key, scale, role, arch, f"heads {made.policy}" if role == "lean" else "")
+        both = pair(key, scale)
+        for role, arch in (("original", both.original), ("lean", both.lean)):
+            one = arm(key, scale, role, arch, f"heads {both.policy}" if role == "lean" else "")
             large = scale == "paper" and key in LARGE
             out.append(Arm(one.name, one.arch, one.note, one.task, own if large else {}))
     return tuple(out)
 
 
 def settings(keys: tuple[str, ...]) -> dict[str, Setting]:
-    """All three scales."""
+    """The rows at all three scales."""
     return {scale: Setting(arms(keys, scale), SEEDS[scale], TASKS[scale], {"steps": RECIPES[scale]}) for scale in TASKS}
 
 
 def printed(keys: tuple[str, ...]) -> dict[str, float]:
-    """Top-1 as the tables print it."""
+    """Top-1 accuracy as the tables print it."""
     return {
         f"{key}_{role}": BY_ID[f"{key}/{role}"].scores["top1"] / 100 for key in keys for role in ("original", "lean")
     }
@@ -85,7 +84,7 @@ TABLE5 = Experiment(
 
 
 def _summary() -> dict[str, Setting]:
-    """Both tables; of twins that are the same model at a scale, the first."""
+    """Both tables. Of rows whose twins are the same model, the first."""
     both = settings(BASE + LARGE)
     for scale, setting in both.items():
         first: dict[str, Arm] = {}
@@ -95,9 +94,9 @@ def _summary() -> dict[str, Setting]:
     return both
 
 
-def _distinct(found: dict[str, Setting]) -> tuple[Comparison, ...]:
-    """The comparisons of both tables whose arms are there at every scale."""
-    there = set.intersection(*({one.name for one in setting.arms} for setting in found.values()))
+def _distinct(settings: dict[str, Setting]) -> tuple[Comparison, ...]:
+    """The comparisons of both tables that have their arms at every scale."""
+    there = set.intersection(*({one.name for one in setting.arms} for setting in settings.values()))
     both = comparisons(BASE, "L9") + comparisons(LARGE, "L10")
     return tuple(one for one in both if {one.arm, one.against} <= there)
 

@@ -1,9 +1,9 @@
-"""What the vision experiments share: images and recipes by scale, and the twin of ViT-B on which section 4.1 is
-repeated.
+"""What experiments share at a scale: seeds, recipes and images, and the twin of ViT-B (a smaller model of the same
+proportions) on which section 4.1 of the first paper is repeated.
 
-A budget at scale small is 2,000 steps of 512 images, 20 epochs of CIFAR-10. `cifar10_q5` are its images with pixels in
-steps of 5; `on` gives an experiment the official ones. Recipes are what training reads, in JSON; `TABLE6` and
-`IMAGENET` are those of `train.table6`, and a test holds them together."""
+At scale small a vision model is trained for 2,000 steps of 512 images, 20 epochs of CIFAR-10. `cifar10_q5` are its
+images with pixels in steps of 5; `on` gives an experiment the official ones. `TABLE6` and `IMAGENET` are the recipe
+and the task of `train.table6`; a test compares them."""
 
 from __future__ import annotations
 
@@ -17,28 +17,25 @@ from manyheads.spec.arch import Arch
 from manyheads.spec.experiment import Experiment
 
 # fmt: off
-SMOKE: dict[str, Any] = {
-    "batch": 16, "basis": {"kind": "steps", "amount": 30}, "lr": 3e-3, "schedule": {"kind": "cosine", "warmup": 0.1},
-    "log_every": 10, "evaluate_every": 0.5, "probe_every": 0.5, "probe_samples": 4, "checkpoint_every": 0,
+BRIEF: dict[str, Any] = {  # of every smoke run
+    "log_every": 10, "evaluate_every": 0.5, "probe_every": 0.5, "checkpoint_every": 0,
 }
-# fmt: on
-# fmt: off
+SMOKE: dict[str, Any] = BRIEF | {
+    "batch": 16, "basis": {"kind": "steps", "amount": 30}, "lr": 3e-3, "schedule": {"kind": "cosine", "warmup": 0.1},
+    "probe_samples": 4,
+}
 SMALL: dict[str, Any] = {
     "batch": 512, "basis": {"kind": "steps", "amount": 2000}, "lr": 1e-3, "weight_decay": 0.05,
     "schedule": {"kind": "cosine", "warmup": 0.05}, "evaluate_every": 0.1, "probe_every": 0.1, "probe_samples": 64,
     "checkpoint_every": 0.25,
 }
-# fmt: on
-# fmt: off
 TABLE6: dict[str, Any] = {
     "batch": 1024, "basis": {"kind": "epochs", "amount": 300}, "lr": 3e-3, "weight_decay": 0.3, "clip": 0.0,
     "schedule": {"kind": "cosine", "warmup": 20 / 300, "start": 1e-5 / 3e-3}, "rates": {"path": 0.1}, "precision": "tf32",
     "evaluate_every": 1 / 300, "probe_every": 50 / 300, "checkpoint_every": 1 / 300,
 }
-# fmt: on
 TABLE6_LARGE: dict[str, Any] = TABLE6 | {"batch": 512}
 
-# fmt: off
 IMAGENET: dict[str, Any] = {
     "is": "Images", "data": "folder:imagenet", "size": 224, "classes": 1000, "label_smoothing": 0.1, "centre": 0.9,
     "normalise": "half",
@@ -62,7 +59,7 @@ def cifar(size: int) -> dict[str, Any]:
 
 
 def fashion(size: int) -> dict[str, Any]:
-    """A few of the embedded images, for runs of seconds."""
+    """A few of the embedded images, for runs that take seconds."""
     return {"is": "Images", "data": "fashion_mnist", "size": size, "limit": 1000, "test_limit": 200}
 
 
@@ -72,12 +69,12 @@ TWIN: dict[str, Arch] = {
     "small": vit(192, 12, 12, 16, 768, image=28, patch=4, classes=10),
     "paper": zoo.get("vit_b"),
 }
-"""ViT-B and its twins: 12 layers of 12 heads, and inner / tokens is 3.9 (3.8, 4.2 at smoke), so that the peak of kappa,
-inner = tokens, lies at 3 heads at every scale."""
+"""ViT-B and its twins: 12 layers of 12 heads. inner / tokens is 3.9 (3.8 at small, 4.2 at smoke), so that the peak of
+kappa, inner = tokens, lies at 3 heads at every scale."""
 
 
 def on(experiment: Experiment, data: Mapping[str, str]) -> Experiment:
-    """The same experiment with other datasets in place of those named, such as {"cifar10_q5": "cifar10"}."""
+    """The same experiment on other datasets: those named are replaced, such as {"cifar10_q5": "cifar10"}."""
 
     def other(task: Mapping[str, Any]) -> Mapping[str, Any]:
         return {**task, "data": data[task["data"]]} if task.get("data") in data else task
