@@ -20,7 +20,7 @@ matplotlib.use("svg")
 import matplotlib.pyplot as plt
 
 from manyheads.arch.controls import depths, head_dims, heads
-from manyheads.arch.params import params
+from manyheads.arch.count import params
 from manyheads.experiments.rank_depth import RANK_RATE
 from manyheads.experiments.rank_heads import RANK_FIG1
 from manyheads.experiments.registry import EXPERIMENTS, RANK

@@ -6,7 +6,7 @@ import pytest
 
 from manyheads.arch import zoo
 from manyheads.arch.controls import Control, controls, depths, head_dims, heads, inners, mlp_dims
-from manyheads.arch.params import params
+from manyheads.arch.count import params
 from manyheads.arch.redesign import policy_of, redesign
 from manyheads.paper.audit import likely
 from manyheads.paper.rows import BY_ID, PAIRS

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from manyheads.arch import zoo
-from manyheads.arch.params import params
+from manyheads.arch.count import params
 from manyheads.spec import serialise as record
 
 

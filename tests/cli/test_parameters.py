@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from manyheads.arch import zoo
+from manyheads.arch.count import params
 from manyheads.arch.families import gpt2
-from manyheads.arch.params import params
 from manyheads.cli import main
 from manyheads.cli.numbers import millions
 from manyheads.runs import Run

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from manyheads.arch import zoo
+from manyheads.arch.count import params
 from manyheads.arch.families import gpt2, vit
-from manyheads.arch.params import params
 from manyheads.arch.redesign import redesign
 from manyheads.cli import app, main
 from manyheads.cli.plan import plan

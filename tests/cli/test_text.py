@@ -9,9 +9,8 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
+from manyheads.arch.count import kv_bytes, params
 from manyheads.arch.families import crammed_bert, gpt2
-from manyheads.arch.memory import kv_bytes
-from manyheads.arch.params import params
 from manyheads.cli.generate import generate
 from manyheads.cli.tokenize import tokenize
 from manyheads.data.text.corpora import corpus, tokenizer

@@ -13,7 +13,7 @@ import pytest
 from manyheads import tasks
 from manyheads.arch import zoo
 from manyheads.arch.controls import depths, head_dims, heads, inners, mlp_dims
-from manyheads.arch.params import params
+from manyheads.arch.count import params
 from manyheads.arch.redesign import policy_of
 from manyheads.experiments import long_range, scales, vision_pairs
 from manyheads.experiments.claims import CLAIMS

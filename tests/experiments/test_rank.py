@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from manyheads.arch.controls import depths, head_dims, heads, inners
-from manyheads.arch.params import params
+from manyheads.arch.count import params
 from manyheads.experiments.demo import shortened
 from manyheads.experiments.rank_depth import RANK_N, RANK_POSITIONS, RANK_RATE, RANK_REPLAY, RATES
 from manyheads.experiments.rank_heads import RANK_AXES, RANK_DIM, RANK_FIG1, RANK_REGRESSION

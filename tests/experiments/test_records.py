@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from manyheads import tasks
-from manyheads.arch.params import params
+from manyheads.arch.count import params
 from manyheads.experiments.claims import CLAIMS
 from manyheads.experiments.demo import DEMO, shortened
 from manyheads.experiments.registry import EXPERIMENTS, get

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from manyheads.arch import zoo
-from manyheads.arch.params import params
+from manyheads.arch.count import params
 from manyheads.interop.names import resolve
 from manyheads.spec.errors import UserError
 from manyheads.spec.parts import Mlp

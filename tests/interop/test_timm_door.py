@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from manyheads.arch import zoo
-from manyheads.arch.params import params
+from manyheads.arch.count import params
 from manyheads.arch.redesign import redesign
 from manyheads.interop.emit import emit
 from manyheads.models.build import build

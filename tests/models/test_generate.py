@@ -6,8 +6,8 @@ import pytest
 import torch
 from torch import Tensor
 
+from manyheads.arch.count import kv_bytes
 from manyheads.arch.families import gpt2, llama
-from manyheads.arch.memory import kv_bytes
 from manyheads.arch.redesign import redesign
 from manyheads.models.build import build
 from manyheads.models.generate import Reader, Sampling, generate

@@ -12,8 +12,7 @@ from torch import Tensor, nn
 from torch.utils.flop_counter import FlopCounterMode
 
 from manyheads.arch import zoo
-from manyheads.arch.flops import forward_flops
-from manyheads.arch.params import params
+from manyheads.arch.count import forward_flops, params
 from manyheads.arch.redesign import redesign
 from manyheads.models.build import build, groups
 from manyheads.models.twins import hf_bert, hf_gpt2, hf_llama

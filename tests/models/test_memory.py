@@ -15,7 +15,8 @@ from torch.distributed._tools.mem_tracker import MemTracker
 
 from manyheads.arch import families as f
 from manyheads.arch import zoo
-from manyheads.arch.memory import Precision, activation_bytes, training_bytes
+from manyheads.arch.count import activation_bytes, training_bytes
+from manyheads.arch.quantities import Precision
 from manyheads.arch.redesign import redesign
 from manyheads.models.build import MODELS
 from manyheads.spec.arch import Arch

@@ -9,8 +9,8 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 from torch.utils.flop_counter import FlopCounterMode
 
+from manyheads.arch.attention_cost import nystrom_mixing
 from manyheads.arch.families import nystromformer
-from manyheads.arch.flops import nystrom_flops
 from manyheads.models.build import build
 from manyheads.nn.attention import SoftmaxAttention
 from manyheads.nn.inverse import pseudo_inverse
@@ -267,7 +267,7 @@ def test_costs_what_is_counted(heads: int, head_dim: int, tokens: int, landmarks
     with FlopCounterMode(display=False) as counter:
         nystrom(q, k, v, landmarks, iterations)
     mix = Nystrom(landmarks, iterations)
-    assert counter.get_total_flops() == nystrom_flops(Attention(heads, head_dim, mix=mix), mix, tokens)
+    assert counter.get_total_flops() == nystrom_mixing(Attention(heads, head_dim, mix=mix), mix, tokens)
 
 
 def test_half_precision_inputs_are_computed_in_float32() -> None:

@@ -13,9 +13,8 @@ from torch.utils.checkpoint import checkpoint
 from torch.utils.flop_counter import FlopCounterMode
 
 from manyheads.arch import zoo
+from manyheads.arch.count import forward_flops, params
 from manyheads.arch.families import nystromformer
-from manyheads.arch.flops import forward_flops
-from manyheads.arch.params import params
 from manyheads.arch.redesign import redesign
 from manyheads.models.build import build, groups, materialise
 from manyheads.models.twins import hf_nystromformer

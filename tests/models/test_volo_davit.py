@@ -11,9 +11,8 @@ import torch
 from torch import nn
 from torch.utils.flop_counter import FlopCounterMode
 
+from manyheads.arch.count import forward_flops, params
 from manyheads.arch.families import davit, volo
-from manyheads.arch.flops import forward_flops
-from manyheads.arch.params import params
 from manyheads.arch.redesign import Policy, redesign
 from manyheads.models.build import build, groups, materialise
 from manyheads.models.twins import timm_davit, timm_volo

@@ -11,9 +11,8 @@ from torch.nn import functional as F
 from torch.utils.flop_counter import FlopCounterMode
 
 from manyheads.arch import zoo
+from manyheads.arch.count import forward_flops, params
 from manyheads.arch.families import tnt, xcit
-from manyheads.arch.flops import forward_flops
-from manyheads.arch.params import params
 from manyheads.arch.redesign import redesign
 from manyheads.models.build import build, groups, materialise
 from manyheads.models.twins import timm_tnt, timm_xcit

@@ -10,7 +10,7 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
-from manyheads.arch.params import params
+from manyheads.arch.count import params
 from manyheads.models.build import build
 from manyheads.models.twins.entry import Entry, back, into
 from manyheads.spec.arch import Arch

@@ -8,8 +8,7 @@ import pytest
 import torch
 
 from manyheads.arch import zoo
-from manyheads.arch.memory import activation_bytes
-from manyheads.arch.params import params
+from manyheads.arch.count import activation_bytes, params
 from manyheads.interop.hf_config import from_config
 
 timm = pytest.importorskip("timm", reason="timm is in the dev extra")

@@ -10,7 +10,7 @@ import pytest
 from manyheads.arch import families as f
 from manyheads.arch import zoo
 from manyheads.arch.controls import depths, head_dims, heads, mlp_dims
-from manyheads.arch.params import params
+from manyheads.arch.count import params
 from manyheads.arch.redesign import redesign
 from manyheads.planner import Budget, Limits, Plan, plan
 from manyheads.planner.facts import facts

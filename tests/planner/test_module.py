@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 from manyheads.arch.controls import depths, head_dims, heads, mlp_dims
-from manyheads.arch.params import params
+from manyheads.arch.count import params
 from manyheads.arch.redesign import redesign
 from manyheads.conditioning.taps import Tap
 from manyheads.interop.read_module import from_module

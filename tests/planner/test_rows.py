@@ -8,7 +8,7 @@ import pytest
 
 from manyheads.arch import zoo
 from manyheads.arch.controls import depths, heads, inners
-from manyheads.arch.params import params
+from manyheads.arch.count import params
 from manyheads.arch.redesign import redesign
 from manyheads.paper.audit import likely
 from manyheads.paper.rows import BY_ID, PAIRS

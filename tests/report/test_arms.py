@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from manyheads.arch.params import params
+from manyheads.arch.count import params
 from manyheads.experiments.registry import EXPERIMENTS
 from manyheads.report.gather import Section, gather
 from manyheads.report.section import arms_table

@@ -13,8 +13,7 @@ import pytest
 from manyheads.arch import zoo
 from manyheads.arch.count import forward_flops, head_layers, kv_bytes, params, training_bytes
 from manyheads.arch.families import nearest_neighbor
-from manyheads.arch.image import at_image
-from manyheads.arch.redesign import policy_of, redesign
+from manyheads.arch.redesign import at_image, policy_of, redesign
 from manyheads.report.explorer import MODELS, Dial, dials, models, presets
 from manyheads.report.explorer_rules import pure
 from manyheads.spec.arch import Arch, attentions, editable

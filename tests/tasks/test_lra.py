@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 import torch
 
+from manyheads.arch.count import params
 from manyheads.arch.families import nystromformer, vit
-from manyheads.arch.params import params
 from manyheads.models.build import build
 from manyheads.spec.errors import UserError
 from manyheads.spec.generated import Grammar, Scene, Topics

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from manyheads.arch.params import params
+from manyheads.arch.count import params
 from manyheads.paper import rows as paper
 from manyheads.spec.parts import Softmax
 from manyheads.spec.recipe import Recipe

@@ -6,7 +6,7 @@ from itertools import pairwise
 
 import pytest
 
-from manyheads.arch.flops import forward_flops
+from manyheads.arch.count import forward_flops
 from manyheads.spec.errors import UserError
 from manyheads.spec.recipe import Basis, Recipe
 from manyheads.train.budget import Budget, budget

@@ -9,8 +9,8 @@ import pytest
 import torch
 
 from manyheads.arch import zoo
+from manyheads.arch.count import training_bytes
 from manyheads.arch.families import vit
-from manyheads.arch.memory import training_bytes
 from manyheads.spec.errors import UserError
 from manyheads.spec.recipe import IMAGENET_IMAGES, Basis, Recipe
 from manyheads.train.estimate import estimate

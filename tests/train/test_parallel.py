@@ -10,8 +10,8 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
+from manyheads.arch.count import params
 from manyheads.arch.families import nearest_neighbor, vit, xcit
-from manyheads.arch.params import params
 from manyheads.models.build import build
 from manyheads.runs import Run, RunSpec
 from manyheads.spec.errors import UserError

@@ -14,7 +14,7 @@ from manyheads.spec.arch import Arch, attentions, editable, mlps
 from manyheads.spec.errors import UserError
 from manyheads.spec.parts import Attention, ClassAttention, ConvStem, Mlp, Nested, Points, Residual, Softmax, Stage
 
-from .params import params
+from .count import params
 from .redesign import policy_of, redesign
 
 LIMIT = 0.01

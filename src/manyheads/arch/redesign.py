@@ -10,10 +10,24 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, Literal
 
-from manyheads.spec.arch import Arch, Sketch, attentions, editable, layers, mlps
-from manyheads.spec.check import divisors, nearest_divisors
+from manyheads.spec.arch import Arch, Sketch, attentions, editable, layers, mlps, side
+from manyheads.spec.check import conv_side, divisors, nearest_divisors
 from manyheads.spec.errors import UserError
-from manyheads.spec.parts import Attention, Layer, Mlp, Nested, Residual, Softmax, Stage, Token
+from manyheads.spec.parts import (
+    Attention,
+    ClassToken,
+    ConvStem,
+    Downsample,
+    Layer,
+    Mlp,
+    Nested,
+    Patch,
+    Pixel,
+    Residual,
+    Softmax,
+    Stage,
+    Token,
+)
 
 Policy = Literal["fixed", "split"]
 Setting = int | Sequence[int] | None
@@ -217,3 +231,29 @@ def _pair_policy(a: Attention, b: Attention) -> str:
     if abs(b.inner / a.inner - 1) <= SPLIT_TOLERANCE:
         return "split"
     return "fixed" if a.head_dim == b.head_dim else "other"
+
+
+def at_image(arch: Arch, image: int) -> Arch:
+    """`arch` for images of `image` x `image` pixels."""
+    embed = arch.embed
+    match embed:
+        case Patch():
+            tokens = (image // embed.patch) ** 2 + embed.class_tokens
+        case Pixel():
+            tokens = (image // embed.patch) ** 2 + 1
+        case ConvStem():
+            grid = image
+            for conv in embed.convs:
+                grid = conv_side(grid, conv)
+            tokens = grid**2
+        case _:
+            raise UserError("this is no image model: set tokens instead of an image size")
+    stages = []
+    for stage in arch.stages:
+        match stage.enter:
+            case Downsample(kernel=kernel):
+                tokens = (-(-side(tokens) // kernel)) ** 2
+            case ClassToken():
+                tokens = tokens + 1
+        stages.append(replace(stage, tokens=tokens))
+    return replace(arch, embed=replace(embed, image=image), stages=tuple(stages))

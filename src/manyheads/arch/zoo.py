@@ -14,15 +14,43 @@ from manyheads.spec.errors import UserError, nearest
 from manyheads.spec.parts import Rope, RopeLlama3
 
 from . import families as f
-from . import sizes
 
 
-def _volo(width: int, depths: tuple[int, ...], heads: tuple[int, int], ratio: int = 3, stem: int = 64) -> Arch:
-    return sizes.volo(width, depths, heads, tuple(ratio * w for w in (width, 2 * width, 2 * width, 2 * width)), stem)
+def volo(
+    width: int,
+    depths: tuple[int, ...],
+    heads: tuple[int, int],
+    mlp: tuple[int, ...] = (),
+    stem: int = 64,
+    ratio: int = 3,
+) -> Arch:
+    """VOLO: three transformer stages at twice the outlook stage's width, heads of each kind stated; without `mlp`,
+    MLPs `ratio` times as wide as their stage."""
+    widths = (width, 2 * width, 2 * width, 2 * width)
+    counts = (heads[0], heads[1], heads[1], heads[1])
+    dims = tuple(w // h for w, h in zip(widths, counts, strict=True))
+    return f.volo(widths, depths, counts, dims, mlp or tuple(ratio * w for w in widths), stem=stem)
 
 
-def _davit(width: int, depth: int) -> Arch:
-    return sizes.davit(width, (1, 1, depth, 1), tuple(4 * width * 2**i for i in range(4)))
+def davit(width: int, depths: tuple[int, ...], mlp: tuple[int, ...] = ()) -> Arch:
+    """DaViT: widths double from stage to stage, heads of 32; without `mlp`, MLPs four times as wide as their stage."""
+    widths = (width, 2 * width, 4 * width, 8 * width)
+    return f.davit(widths, depths, tuple(w // 32 for w in widths), (32,) * 4, mlp or tuple(4 * w for w in widths))
+
+
+def lra(vocab: int, tokens: int, classes: int, *, pair: bool = False, mlp: int = 128, conv: int = 35) -> Arch:
+    """The LRA Nyströmformer: width 64, 2 layers, 2 heads of 32."""
+    return f.nystromformer(64, 2, 2, 32, mlp, vocab=vocab, tokens=tokens, classes=classes, conv=conv, pair=pair)
+
+
+def tinystories(mlp: int = 2048) -> Arch:
+    """The 89M TinyStories GPT: 512 // 12 = 42, so inner is 504."""
+    return f.stories(512, 12, 12, 42, mlp)
+
+
+def tnt_b(mlp: int = 2560, legacy: bool = False) -> Arch:
+    """TNT-B."""
+    return f.tnt(640, 12, 10, 64, mlp, pixel_width=40, pixel_head_dim=10, pixel_mlp_dim=160, legacy=legacy)
 
 
 # fmt: off
@@ -42,29 +70,29 @@ _MAKE: dict[str, tuple[Callable[[], Arch], str]] = {
     "xcit_m24": (lambda: f.xcit(512, 24, 8, 64, 2048), "XCiT-Medium, p16"),
     "xcit_l24": (lambda: f.xcit(768, 24, 16, 48, 3072), "XCiT-Large, p16"),
     "tnt_s": (lambda: f.tnt(384, 12, 6, 64, 1536, pixel_width=24, pixel_head_dim=6, pixel_mlp_dim=96), "TNT-Small"),
-    "tnt_b": (lambda: sizes.tnt_b(), "TNT-Base"),
+    "tnt_b": (tnt_b, "TNT-Base"),
     "tnt_s_legacy": (
         lambda: f.tnt(384, 12, 6, 64, 1536, pixel_width=24, pixel_head_dim=6, pixel_mlp_dim=96, legacy=True),
         "TNT-Small, block of timm before 1.0.16",
     ),
     "tnt_b_legacy": (
-        lambda: sizes.tnt_b(legacy=True),
+        lambda: tnt_b(legacy=True),
         "TNT-Base, block of timm before 1.0.16",
     ),
-    "volo_d1": (lambda: _volo(192, (4, 4, 8, 2), (6, 12)), "VOLO-D1"),
-    "volo_d2": (lambda: _volo(256, (6, 4, 10, 4), (8, 16)), "VOLO-D2"),
-    "volo_d3": (lambda: _volo(256, (8, 8, 16, 4), (8, 16)), "VOLO-D3"),
-    "volo_d4": (lambda: _volo(384, (8, 8, 16, 4), (12, 16)), "VOLO-D4"),
-    "volo_d5": (lambda: _volo(384, (12, 12, 20, 4), (12, 16), ratio=4, stem=128), "VOLO-D5"),
-    "davit_t": (lambda: _davit(96, 3), "DaViT-Tiny"),
-    "davit_s": (lambda: _davit(96, 9), "DaViT-Small"),
-    "davit_b": (lambda: _davit(128, 9), "DaViT-Base"),
-    "davit_l": (lambda: _davit(192, 9), "DaViT-Large"),
-    "crammed_bert": (lambda: f.crammed_bert(), "Crammed BERT, 16 layers"),
+    "volo_d1": (lambda: volo(192, (4, 4, 8, 2), (6, 12)), "VOLO-D1"),
+    "volo_d2": (lambda: volo(256, (6, 4, 10, 4), (8, 16)), "VOLO-D2"),
+    "volo_d3": (lambda: volo(256, (8, 8, 16, 4), (8, 16)), "VOLO-D3"),
+    "volo_d4": (lambda: volo(384, (8, 8, 16, 4), (12, 16)), "VOLO-D4"),
+    "volo_d5": (lambda: volo(384, (12, 12, 20, 4), (12, 16), ratio=4, stem=128), "VOLO-D5"),
+    "davit_t": (lambda: davit(96, (1, 1, 3, 1)), "DaViT-Tiny"),
+    "davit_s": (lambda: davit(96, (1, 1, 9, 1)), "DaViT-Small"),
+    "davit_b": (lambda: davit(128, (1, 1, 9, 1)), "DaViT-Base"),
+    "davit_l": (lambda: davit(192, (1, 1, 9, 1)), "DaViT-Large"),
+    "crammed_bert": (f.crammed_bert, "Crammed BERT, 16 layers"),
     "bert_base": (lambda: f.bert(768, 12, 12, 64, 3072), "BERT-Base, uncased vocabulary"),
     "gpt2": (lambda: f.gpt2(768, 12, 12, 64, 3072), "GPT-2 124M"),
     "gpt2_tinystories": (
-        lambda: sizes.tinystories(),
+        tinystories,
         "the 89M TinyStories model: 512 // 12 = 42, inner 504",
     ),
     "llama_1b": (
@@ -77,12 +105,12 @@ _MAKE: dict[str, tuple[Callable[[], Arch], str]] = {
                         tied=True, qk_norm=True),
         "Qwen3 0.6B: inner 2048 at width 1024; costed at 8192 tokens",
     ),
-    "nystromformer_listops": (lambda: sizes.lra(32, 2048, 10), "LRA ListOps"),
-    "nystromformer_text": (lambda: sizes.lra(512, 4096, 2), "LRA Text (IMDB bytes)"),
-    "nystromformer_retrieval": (lambda: sizes.lra(512, 4096, 2, pair=True), "LRA Retrieval, two documents"),
-    "nystromformer_image": (lambda: sizes.lra(512, 1024, 10), "LRA Image (CIFAR-10 pixels)"),
-    "nystromformer_pathfinder": (lambda: sizes.lra(512, 1024, 2), "LRA Pathfinder-32"),
-    "nearest_neighbor": (lambda: f.nearest_neighbor(), "rank experiments: d=64, N=16, one full-rank head"),
+    "nystromformer_listops": (lambda: lra(32, 2048, 10), "LRA ListOps"),
+    "nystromformer_text": (lambda: lra(512, 4096, 2), "LRA Text (IMDB bytes)"),
+    "nystromformer_retrieval": (lambda: lra(512, 4096, 2, pair=True), "LRA Retrieval, two documents"),
+    "nystromformer_image": (lambda: lra(512, 1024, 10), "LRA Image (CIFAR-10 pixels)"),
+    "nystromformer_pathfinder": (lambda: lra(512, 1024, 2), "LRA Pathfinder-32"),
+    "nearest_neighbor": (f.nearest_neighbor, "rank experiments: d=64, N=16, one full-rank head"),
 }
 # fmt: on
 

@@ -37,7 +37,7 @@ def generate(
     """Write text, token by token, with a cache of keys and values."""
     import torch
 
-    from manyheads.arch.params import params
+    from manyheads.arch.count import params
     from manyheads.data.places import data_root as place
     from manyheads.models.generate import Sampling, positions
     from manyheads.models.generate import generate as written

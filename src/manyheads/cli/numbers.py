@@ -20,7 +20,7 @@ def millions(count: float) -> str:
 
 def in_layers(arch: Arch) -> int | None:
     """Non-embedding parameters of a model that reads tokens, to stand beside its total; None of any other model."""
-    from manyheads.arch.params import params
+    from manyheads.arch.count import params
     from manyheads.spec.parts import Token
 
     return params(arch).non_embedding if isinstance(arch.embed, Token) else None

@@ -47,7 +47,7 @@ def runs(
 
 
 def _row(found: Found, root: Path) -> dict[str, Any]:
-    from manyheads.arch.params import params
+    from manyheads.arch.count import params
 
     status, spec = found.status or {}, found.spec
     metric, value = headline(found.result)

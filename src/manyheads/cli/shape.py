@@ -10,8 +10,7 @@ from typing import Annotated, Any, Literal, cast
 import typer
 
 from manyheads.arch.controls import controls, depths, head_dims, heads, inners, mlp_dims
-from manyheads.arch.count import Cost, cost
-from manyheads.arch.params import params
+from manyheads.arch.count import Cost, cost, params
 from manyheads.arch.redesign import policy_of, redesign
 from manyheads.interop.names import resolve
 from manyheads.spec import serialise as record

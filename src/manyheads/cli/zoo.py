@@ -14,7 +14,7 @@ def zoo(as_json: Annotated[bool, typer.Option("--json", help="For machines.")] =
     """List the named originals: any of them can stand where a command asks for a model."""
     from manyheads.arch import zoo as originals
     from manyheads.arch.controls import depths, head_dims, heads
-    from manyheads.arch.params import params
+    from manyheads.arch.count import params
 
     rows = []
     for name in originals.NAMES:

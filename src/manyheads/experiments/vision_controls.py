@@ -7,8 +7,7 @@ from bisect import bisect_left
 from typing import Any
 
 from manyheads.arch.controls import controls, depth_only, fixed, mlp_dims
-from manyheads.arch.flops import training_flops
-from manyheads.arch.params import params
+from manyheads.arch.count import params, training_flops
 from manyheads.arch.redesign import redesign
 from manyheads.spec.arch import Arch
 from manyheads.spec.experiment import Arm, Best, Comparison, Expect, Experiment, Setting

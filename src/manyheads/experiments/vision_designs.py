@@ -12,7 +12,7 @@ prints few: 80.1 % for the original."""
 
 from __future__ import annotations
 
-from manyheads.arch.params import params
+from manyheads.arch.count import params
 from manyheads.arch.redesign import redesign
 from manyheads.spec.arch import Arch
 from manyheads.spec.experiment import Arm, Comparison, Experiment, Setting, Trend

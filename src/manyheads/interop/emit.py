@@ -7,7 +7,7 @@ from pathlib import Path
 from pprint import pformat
 from typing import Any
 
-from manyheads.arch.params import params
+from manyheads.arch.count import params
 from manyheads.spec import parts
 from manyheads.spec import serialise as record
 from manyheads.spec.arch import Arch

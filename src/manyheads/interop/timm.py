@@ -18,8 +18,7 @@ from typing import Any
 from torch import Tensor, nn
 
 from manyheads.arch import zoo
-from manyheads.arch.image import at_image
-from manyheads.arch.redesign import redesign
+from manyheads.arch.redesign import at_image, redesign
 from manyheads.models.build import build
 from manyheads.models.resize import resize, tables
 from manyheads.nn.mlp import ACTS

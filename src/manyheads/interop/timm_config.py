@@ -12,7 +12,7 @@ import torch
 from torch import nn
 
 from manyheads.arch import families as f
-from manyheads.arch.params import params
+from manyheads.arch.count import params
 from manyheads.conditioning.taps import qualified
 from manyheads.spec.arch import Arch
 from manyheads.spec.errors import UserError, nearest

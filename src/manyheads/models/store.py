@@ -45,7 +45,7 @@ def load(
     arch = record.load(folder / RECORD)
     state = read_weights(folder / WEIGHTS)
     if image is not None:
-        from manyheads.arch.image import at_image
+        from manyheads.arch.redesign import at_image
 
         new = at_image(arch, image)
         state, arch = resize(state, arch, new), new

@@ -11,8 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cache
 
-from manyheads.arch.memory import training_bytes
-from manyheads.arch.params import params
+from manyheads.arch.count import params, training_bytes
 
 from .readings import Reading, agrees, matching, readings
 from .rows import PAIRS, ROWS, Row

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import cache
 
 from manyheads.arch import zoo
-from manyheads.arch.params import params
+from manyheads.arch.count import params
 from manyheads.arch.redesign import redesign
 from manyheads.spec.arch import Arch
 

@@ -14,7 +14,7 @@ from functools import cache
 from itertools import product
 
 from manyheads.arch.controls import head_dims, inners
-from manyheads.arch.params import params
+from manyheads.arch.count import params
 from manyheads.arch.redesign import policy_of, redesign
 from manyheads.spec.arch import Arch
 from manyheads.spec.errors import UserError

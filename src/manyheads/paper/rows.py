@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from manyheads.arch import families as f
-from manyheads.arch import sizes
+from manyheads.arch import zoo
 from manyheads.spec.arch import Arch
 
 Numbers = int | tuple[int, ...]
@@ -66,22 +66,22 @@ def _text(numbers: Numbers) -> str:
 
 
 def _lra(vocab: int, tokens: int, classes: int, pair: bool = False) -> Callable[..., Arch]:
-    return lambda mlp, conv=35: sizes.lra(vocab, tokens, classes, pair=pair, mlp=mlp, conv=conv)
+    return lambda mlp, conv=35: zoo.lra(vocab, tokens, classes, pair=pair, mlp=mlp, conv=conv)
 
 
 VIT_B = Model("ViT-B", lambda mlp: f.vit(768, 12, 12, 64, mlp), 768, 128)
 DEIT_B = Model("DeiT-B", lambda mlp: f.vit(768, 12, 12, 64, mlp, family="deit"), 768, 128)
 XCIT_M = Model("XCiT-M", lambda mlp: f.xcit(512, 24, 8, 64, mlp), 512, 128)
-TNT_B = Model("TNT-B", sizes.tnt_b, 640, 128)
-VOLO_D3 = Model("VOLO-d3", lambda mlp: sizes.volo(256, (8, 8, 16, 4), (8, 16), mlp), (256, 512, 512, 512), 128)
-DAVIT_B = Model("DaViT-B", lambda mlp: sizes.davit(128, (1, 1, 9, 1), mlp), (128, 256, 512, 1024), 128)
+TNT_B = Model("TNT-B", zoo.tnt_b, 640, 128)
+VOLO_D3 = Model("VOLO-d3", lambda mlp: zoo.volo(256, (8, 8, 16, 4), (8, 16), mlp), (256, 512, 512, 512), 128)
+DAVIT_B = Model("DaViT-B", lambda mlp: zoo.davit(128, (1, 1, 9, 1), mlp), (128, 256, 512, 1024), 128)
 VIT_L = Model("ViT-L", lambda mlp: f.vit(1024, 24, 16, 64, mlp), 1024, 64)
 DEIT_L = Model("DeiT-L", lambda mlp: f.vit(1024, 24, 16, 64, mlp, family="deit"), 1024, 64)
 XCIT_L = Model("XCiT-L", lambda mlp: f.xcit(768, 24, 16, 48, mlp), 768, 64)
-VOLO_D4 = Model("VOLO-d4", lambda mlp: sizes.volo(384, (8, 8, 16, 4), (12, 16), mlp), (384, 768, 768, 768), 64)
-DAVIT_L = Model("DaViT-L", lambda mlp: sizes.davit(192, (1, 1, 9, 1), mlp), (192, 384, 768, 1536), 64)
+VOLO_D4 = Model("VOLO-d4", lambda mlp: zoo.volo(384, (8, 8, 16, 4), (12, 16), mlp), (384, 768, 768, 768), 64)
+DAVIT_L = Model("DaViT-L", lambda mlp: zoo.davit(192, (1, 1, 9, 1), mlp), (192, 384, 768, 1536), 64)
 CRAMMED = Model("Crammed BERT", lambda mlp: f.crammed_bert(mlp_dim=mlp), 768, mlp_ratio=2)
-GPT2 = Model("GPT-2 (TinyStories)", sizes.tinystories, 512, floors=True)
+GPT2 = Model("GPT-2 (TinyStories)", zoo.tinystories, 512, floors=True)
 LISTOPS = Model("ListOps", _lra(32, 2048, 10), 64)
 TEXT = Model("Text", _lra(512, 4096, 2), 64)
 RETRIEVAL = Model("Retrieval", _lra(512, 4096, 2, pair=True), 64)

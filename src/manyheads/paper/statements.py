@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from manyheads.arch import zoo
-from manyheads.arch.params import params
+from manyheads.arch.count import params
 from manyheads.arch.redesign import redesign
 
 from .audit import likely

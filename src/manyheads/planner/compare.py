@@ -15,7 +15,7 @@ from manyheads.arch.controls import (
     split,
     wide_heads,
 )
-from manyheads.arch.params import params
+from manyheads.arch.count import params
 from manyheads.arch.redesign import policy_of
 from manyheads.spec import serialise as record
 from manyheads.spec.arch import Arch

@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from manyheads.arch.params import Params, params
+from manyheads.arch.count import params
+from manyheads.arch.quantities import Params
 from manyheads.spec.arch import Arch, Sketch, attentions, editable, mlps
 from manyheads.spec.parts import Mix
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from manyheads.arch.params import params
+from manyheads.arch.count import params
 from manyheads.spec.arch import Arch
 from manyheads.spec.errors import UserError
 

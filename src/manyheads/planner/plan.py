@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from manyheads.arch.controls import depths, head_dims, heads, inners, mlp_dims
-from manyheads.arch.memory import Precision
+from manyheads.arch.quantities import Precision
 from manyheads.arch.redesign import policy_of
 from manyheads.spec.arch import Arch, attentions, editable
 from manyheads.spec.errors import UserError

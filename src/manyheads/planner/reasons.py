@@ -6,7 +6,8 @@ from math import exp
 
 import numpy as np
 
-from manyheads.arch.params import Params, params
+from manyheads.arch.count import params
+from manyheads.arch.quantities import Params
 from manyheads.arch.redesign import redesign
 from manyheads.arch.thresholds import LOW_RANK
 from manyheads.conditioning.theory import one_head

@@ -6,9 +6,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from manyheads.arch.count import forward_flops, kv_bytes, params, training_bytes
-from manyheads.arch.image import at_image
-from manyheads.arch.memory import Precision
-from manyheads.arch.redesign import redesign
+from manyheads.arch.quantities import Precision
+from manyheads.arch.redesign import at_image, redesign
 from manyheads.spec.arch import Arch, Sketch, editable
 from manyheads.spec.errors import UserError
 from manyheads.spec.parts import Points, Token

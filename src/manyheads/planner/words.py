@@ -55,6 +55,6 @@ def impossible(found: Plan) -> str:
 
 
 def _layers(design: Design) -> float:
-    from manyheads.arch.params import params
+    from manyheads.arch.count import params
 
     return float(params(design.arch).non_embedding)

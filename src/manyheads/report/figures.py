@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 
-from manyheads.arch.params import params
+from manyheads.arch.count import params
 from manyheads.experiments.statistics import LEAST, mean, spread, trend
 from manyheads.experiments.verdict import seeds
 

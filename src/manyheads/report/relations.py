@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from manyheads.arch.controls import depths, heads, inners
-from manyheads.arch.params import params
+from manyheads.arch.count import params
 from manyheads.experiments.statistics import Effect, choose, trend
 from manyheads.experiments.verdict import Direction
 from manyheads.spec.experiment import Best, Comparison, Trend

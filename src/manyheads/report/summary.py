@@ -7,8 +7,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from manyheads.arch.controls import depths, head_dims, heads, inners
-from manyheads.arch.count import forward_flops
-from manyheads.arch.params import params
+from manyheads.arch.count import forward_flops, params
 from manyheads.experiments.statistics import mean, spread
 from manyheads.experiments.verdict import SEEDS, seeds
 from manyheads.spec.parts import Token

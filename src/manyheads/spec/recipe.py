@@ -22,7 +22,7 @@ BASES = ("steps", "samples", "tokens", "flops", "seconds", "epochs")
 @dataclass(frozen=True)
 class Basis:
     """The budget of a run, in what is held equal between arms. `samples` are images or sequences; `flops` those of
-    training by `arch.flops`; `seconds` those of training steps, with evaluations, probes, checkpoints and, on a GPU,
+    training by `arch.count`; `seconds` those of training steps, with evaluations, probes, checkpoints and, on a GPU,
     the first steps of a process left out, which compile and record."""
 
     kind: BasisKind

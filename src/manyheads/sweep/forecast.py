@@ -17,8 +17,7 @@ from pathlib import Path
 import torch
 
 from manyheads import tasks
-from manyheads.arch.flops import training_flops
-from manyheads.arch.params import params
+from manyheads.arch.count import params, training_flops
 from manyheads.runs import Run, RunSpec
 from manyheads.spec.errors import UserError
 from manyheads.spec.parts import Token

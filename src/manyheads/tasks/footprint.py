@@ -9,7 +9,8 @@ from importlib import import_module
 import torch
 from torch import Tensor, nn
 
-from manyheads.arch.memory import Precision, training_bytes
+from manyheads.arch.count import training_bytes
+from manyheads.arch.quantities import Precision
 from manyheads.models.build import MODELS
 from manyheads.models.example_step import example, tracked_bytes, training_step
 from manyheads.spec.arch import Arch
@@ -26,7 +27,7 @@ STEPS = 2  # the optimizer's state is there from the second on
 class Footprint(Measurement):
     """Gigabytes (10^9 bytes) of training on `rows` examples at a time with AdamW: `memory`, the peak that PyTorch's
     tracker sees under fake tensors, so that nothing is computed and any model fits; `counted`, the formula of
-    `arch.memory`; and `allocated`, the peak of PyTorch's allocator where the run is on a GPU and the model fits.
+    `arch.count`; and `allocated`, the peak of PyTorch's allocator where the run is on a GPU and the model fits.
 
     `precision` is fp32, or amp (bfloat16 autocast); `fused` attention keeps no tokens x tokens map. Tracking takes up
     to a minute for a deep model; without `track` the formula stands in its place."""

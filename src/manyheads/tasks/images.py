@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 import torch
 
-from manyheads.arch.image import at_image
+from manyheads.arch.redesign import at_image
 from manyheads.data.catalog import read
 from manyheads.data.pixels import Normaliser
 from manyheads.data.places import data_root

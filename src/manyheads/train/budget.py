@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from manyheads.arch.flops import training_flops
+from manyheads.arch.count import training_flops
 from manyheads.spec.arch import Arch
 from manyheads.spec.errors import UserError
 from manyheads.spec.recipe import Basis, Recipe

@@ -7,8 +7,7 @@ from dataclasses import dataclass
 
 import torch
 
-from manyheads.arch.flops import training_flops
-from manyheads.arch.params import params
+from manyheads.arch.count import params, training_flops
 from manyheads.models.build import build
 from manyheads.spec.arch import Arch
 from manyheads.spec.errors import UserError
@@ -23,7 +22,7 @@ from .step import uses_half
 
 @dataclass(frozen=True)
 class Estimate:
-    """What a run would take. `memory` is bytes in each GPU by the formula of `arch.memory`, temporary buffers left out:
+    """What a run would take. `memory` is bytes in each GPU by the formula of `arch.count`, temporary buffers left out:
     with fused attention, and in `memory_unfused` with attention maps kept. `seconds` is `flops` over what the GPUs
     do."""
 

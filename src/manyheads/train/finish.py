@@ -10,8 +10,7 @@ import torch
 from safetensors import SafetensorError
 from torch import nn
 
-from manyheads.arch.flops import training_flops
-from manyheads.arch.params import params
+from manyheads.arch.count import params, training_flops
 from manyheads.models.build import build
 from manyheads.models.store import save
 from manyheads.runs import Run

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import Any
 
-from manyheads.arch.params import params
+from manyheads.arch.count import params
 from manyheads.runs import Run
 from manyheads.spec.recipe import Recipe
 from manyheads.tasks.measurement import Measurement

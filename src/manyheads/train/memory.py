@@ -7,7 +7,8 @@ from contextlib import contextmanager
 
 import torch
 
-from manyheads.arch.memory import Precision, training_bytes
+from manyheads.arch.count import training_bytes
+from manyheads.arch.quantities import Precision
 from manyheads.spec.arch import Arch
 from manyheads.spec.errors import UserError
 from manyheads.spec.recipe import Recipe

@@ -1,0 +1,107 @@
+"""What it costs to read the tokens of the last stage: each kind of head."""
+
+from __future__ import annotations
+
+from manyheads.spec.parts import Classify, Coordinates, Embed, Lm, Masked, Pair, Stage, Token
+
+from .quantities import Formulas, Num, Params, Saved, linear, matmul, norm_params
+
+
+# ----------------------------------------------------------------------------------------------------------- classes
+def classify_params(head: Classify, embed: Embed, last: Stage) -> Params:
+    """A hidden layer and classes, or as many classifiers as there are."""
+    norm = norm_params(head.norm, last.width)
+    if head.hidden:
+        return Params(norm=norm, head=linear(last.width, head.hidden, True) + linear(head.hidden, head.classes, True))
+    count = 1 + head.distill + head.aux
+    return Params(norm=norm, head=count * linear(last.width, head.classes, True))
+
+
+def classify_flops(head: Classify, embed: Embed, last: Stage) -> Num:
+    """One pooled row for each classifier; VOLO's auxiliary one reads every patch token."""
+    if head.hidden:
+        return matmul(1, last.width, head.hidden) + matmul(1, head.hidden, head.classes)
+    aux = matmul(last.tokens - 1, last.width, head.classes) if head.aux else 0
+    return (1 + head.distill) * matmul(1, last.width, head.classes) + aux
+
+
+def entering_saved(head: object, embed: Embed, last: Stage) -> Saved:
+    """What the final norm reads; a pooled row and its classes are too small to count."""
+    return Saved(stream=last.tokens * last.width)
+
+
+def pair_params(head: Pair, embed: Embed, last: Stage) -> Params:
+    """A hidden layer over [a, b, a*b, a-b], and classes."""
+    dense = linear(4 * last.width, head.hidden, True) + linear(head.hidden, head.classes, True)
+    return Params(norm=norm_params(head.norm, last.width), head=dense)
+
+
+def pair_flops(head: Pair, embed: Embed, last: Stage) -> Num:
+    """One row through both layers."""
+    return matmul(1, 4 * last.width, head.hidden) + matmul(1, head.hidden, head.classes)
+
+
+# ------------------------------------------------------------------------------------------------------- vocabulary
+def lm_params(head: Lm, embed: Embed, last: Stage) -> Params:
+    """A matrix unless it is tied to the embedding, and a bias a word."""
+    vocab = _vocab(embed)
+    matrix = 0 if head.tied else last.width * vocab
+    return Params(norm=norm_params(head.norm, last.width), head=matrix + (vocab if head.bias else 0))
+
+
+def lm_flops(head: Lm, embed: Embed, last: Stage) -> Num:
+    """Logits of every token, tied or not."""
+    return matmul(last.tokens, last.width, _vocab(embed))
+
+
+def lm_saved(head: Lm, embed: Embed, last: Stage) -> Saved:
+    """The norm's and the product's input, logits and log-probabilities, which are most of it."""
+    kept = last.tokens * last.width + last.tokens * _vocab(embed)
+    return Saved(stream=kept, compute=kept)
+
+
+def masked_params(head: Masked, embed: Embed, last: Stage) -> Params:
+    """A bias a word, and BERT's dense layer with its norm."""
+    norm, dense = norm_params(head.norm, last.width), _vocab(embed) if head.bias else 0
+    if head.transform:
+        norm, dense = norm + 2 * last.width, dense + linear(last.width, last.width, True)
+    return Params(norm=norm, head=dense)
+
+
+def masked_flops(head: Masked, embed: Embed, last: Stage) -> Num:
+    """Logits of every token, and BERT's dense layer."""
+    transform = matmul(last.tokens, last.width, last.width) if head.transform else 0
+    return transform + matmul(last.tokens, last.width, _vocab(embed))
+
+
+def masked_saved(head: Masked, embed: Embed, last: Stage) -> Saved:
+    """As a language model's, and what BERT's dense layer, its activation and its norm read."""
+    entering, logits = last.tokens * last.width, last.tokens * _vocab(embed)
+    extra = Saved(stream=entering, compute=2 * entering) if head.transform else Saved()
+    return extra + Saved(stream=entering + logits, compute=entering + logits)
+
+
+def _vocab(embed: Embed) -> Num:
+    assert isinstance(embed, Token)
+    return embed.vocab
+
+
+# ------------------------------------------------------------------------------------------------------ coordinates
+def coordinates_params(head: Coordinates, embed: Embed, last: Stage) -> Params:
+    """The answer is a part of the tokens: nothing is learned."""
+    return Params()
+
+
+def coordinates_flops(head: Coordinates, embed: Embed, last: Stage) -> Num:
+    """Nothing is computed."""
+    return 0
+
+
+# params, flops and saved (head, embed, last stage)
+HEADS: dict[type, Formulas] = {
+    Classify: Formulas(classify_params, classify_flops, entering_saved),
+    Lm: Formulas(lm_params, lm_flops, lm_saved),
+    Masked: Formulas(masked_params, masked_flops, masked_saved),
+    Pair: Formulas(pair_params, pair_flops, entering_saved),
+    Coordinates: Formulas(coordinates_params, coordinates_flops, entering_saved),
+}
