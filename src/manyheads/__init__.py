@@ -21,7 +21,7 @@ _HOMES = {
     "build": "models.build", "probe": "conditioning.probe", "Probe": "conditioning.monitor",
     "plan": "planner", "Budget": "planner", "Limits": "planner", "Recipe": "spec.recipe",
     "Run": "runs", "RunSpec": "runs", "Images": "tasks",
-    "edit": "arch.redesign", "javascript": "arch.symbol", "resolve": "interop.names",
+    "edit": "arch.redesign", "javascript": "arch.symbol", "resolve": "interop.resolve",
 }
 # fmt: on
 

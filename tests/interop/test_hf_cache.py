@@ -120,5 +120,5 @@ def test_more_tokens_than_positions_and_masks_that_do_not_fit_are_refused() -> N
     with pytest.raises(UserError, match=r"41 tokens, 40 of them in the cache; this model has positions for 40"):
         model.generate(IDS, max_new_tokens=37, do_sample=False)
     kept = model(IDS, use_cache=True).past_key_values
-    with pytest.raises(UserError, match=r"attention_mask is of shape \(3, 2\), and 5 tokens in the cache and 1 new"):
+    with pytest.raises(UserError, match=r"attention_mask is of shape \(3, 2\); 5 tokens in the cache and 1 new"):
         model(IDS[:, :1], past_key_values=kept, attention_mask=torch.tensor([[0, 1]] * 3))

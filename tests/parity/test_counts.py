@@ -9,7 +9,7 @@ import torch
 
 from manyheads.arch import zoo
 from manyheads.arch.count import activation_bytes, params
-from manyheads.interop.hf_config import from_config
+from manyheads.interop.read_hf import from_config
 
 timm = pytest.importorskip("timm", reason="timm is in the dev extra")
 transformers = pytest.importorskip("transformers", reason="transformers is in the dev extra")

@@ -101,7 +101,7 @@ def test_no_spelling_of_an_import_escapes(path: str, code: str, names: list[str]
         ("conditioning", "timm.layers", False),
         ("interop", "timm.layers", True),
         ("report", "manyheads.interop", False),
-        ("cli", "manyheads.interop.names", True),
+        ("cli", "manyheads.interop.resolve", True),
         ("", "manyheads.cli", True),
         ("nn", "manyheads.vit_b", False),
         ("runs", "manyheads.__version__", True),

@@ -7,8 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from manyheads.interop.extras import needed
-from manyheads.spec.errors import UserError
+from manyheads.spec.errors import UserError, optional
 
 FORMATS = (".svg", ".png", ".pdf")
 
@@ -18,8 +17,8 @@ def figure(file: Path) -> Iterator[Any]:
     """Axes to draw on; the figure is saved when they are left."""
     if file.suffix not in FORMATS:
         raise UserError(f"--plot {file}: write a name that ends in {', '.join(FORMATS)}")
-    matplotlib = needed("matplotlib", "report")
-    figures = needed("matplotlib.figure", "report")
+    matplotlib = optional("matplotlib", "manyheads[report]")
+    figures = optional("matplotlib.figure", "manyheads[report]")
     with matplotlib.rc_context({"font.size": 9, "svg.fonttype": "none", "svg.hashsalt": "manyheads"}):
         drawn = figures.Figure(figsize=(6.4, 3.8), layout="constrained")
         axes = drawn.add_subplot()

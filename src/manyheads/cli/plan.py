@@ -63,7 +63,7 @@ def plan(
     as_json: Annotated[bool, typer.Option("--json", help="For machines.")] = False,
 ) -> None:
     """Plan redesigns of a model with more heads and fewer layers under a budget."""
-    from manyheads.interop.names import resolve
+    from manyheads.interop.resolve import resolve
     from manyheads.planner import Budget
     from manyheads.planner import plan as planned
     from manyheads.planner.compare import arms as compared
@@ -167,7 +167,7 @@ def _several(text: str, name: str) -> tuple[int, ...]:
 def _asked(text: str, original: Arch) -> Arch:
     """A design as 7x16x64/1536 (layers, heads, head_dim, MLP), or any name that stands for a record."""
     from manyheads.arch.redesign import redesign
-    from manyheads.interop.names import resolve
+    from manyheads.interop.resolve import resolve
 
     match = SHORT.fullmatch(text)
     if match is None:

@@ -12,7 +12,7 @@ import typer
 from manyheads.arch.controls import controls, depths, head_dims, heads, inners, mlp_dims
 from manyheads.arch.count import Cost, cost, params
 from manyheads.arch.redesign import policy_of, redesign
-from manyheads.interop.names import resolve
+from manyheads.interop.resolve import resolve
 from manyheads.spec import serialise as record
 from manyheads.spec.arch import Arch, attentions, editable
 from manyheads.spec.parts import Stage, Window

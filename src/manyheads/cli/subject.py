@@ -33,16 +33,15 @@ def subject(
     """Load `model`, and images, text or noise for it."""
     if images is not None and text is not None:
         raise UserError("--images and --text were both given; write the one that the model takes")
-    from manyheads.interop import given
-    from manyheads.interop.load import load
+    from manyheads.interop.load import image_batch, load, text_batch
 
     loaded = load(model, random=random, seed=seed, tokens=tokens)
     if images is not None:
-        inputs, source = given.images(images, loaded.taken, batch), f"images of {images}"
+        inputs, source = image_batch(images, loaded.input, batch), f"images of {images}"
     elif text is not None:
-        inputs, source = given.text(text, model, loaded.taken, batch), f"text of {text}"
+        inputs, source = text_batch(text, model, loaded.input, batch), f"text of {text}"
     else:
-        inputs, source = loaded.taken.noise(batch, seed), "noise"
+        inputs, source = loaded.input.noise(batch, seed), "noise"
     try:
         module = loaded.module.to(device)
     except (RuntimeError, AssertionError) as error:

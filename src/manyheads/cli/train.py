@@ -145,7 +145,7 @@ def _train(
 def _model(name: str) -> Any:
     """The record of a name; EXPERIMENT:ARM is an arm of an experiment."""
     from manyheads.experiments.registry import EXPERIMENTS
-    from manyheads.interop.names import resolve
+    from manyheads.interop.resolve import resolve
 
     prefix, _, rest = name.partition(":")
     if prefix not in EXPERIMENTS or not rest:

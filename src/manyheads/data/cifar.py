@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 from jaxtyping import UInt8
 
-from manyheads.spec.errors import UserError
+from manyheads.spec.errors import UserError, optional
 
-from .places import first_found, optional
+from .places import first_found
 from .stored import Pixels
 
 SIDE, CLASSES = 32, 10

@@ -14,10 +14,9 @@ import torch
 from jaxtyping import UInt8
 from torch import Tensor
 
-from manyheads.spec.errors import UserError
+from manyheads.spec.errors import UserError, optional
 
 from .geometry import Geometry
-from .places import optional
 from .shapes import Indices, Labelled, Terms
 from .stored import Files
 

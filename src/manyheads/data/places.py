@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import os
-from importlib import import_module
 from pathlib import Path
-from typing import Any
 
 from manyheads.spec.errors import UserError
 
@@ -27,11 +25,3 @@ def first_found(root: Path, places: tuple[str, ...], what: str, source: str) -> 
         f"{what} is not at {root / places[0]}; get it from {source} and put it there, or name the folder that "
         f"holds {places[0]} with {VARIABLE}=FOLDER"
     )
-
-
-def optional(module: str, package: str, purpose: str) -> Any:
-    """A module of an optional package."""
-    try:
-        return import_module(module)
-    except ImportError:
-        raise UserError(f"{purpose} needs {package}, which is not installed; write: pip install {package}") from None

@@ -15,10 +15,10 @@ from torch import Tensor
 from torch.nn import functional
 
 from manyheads.spec.augment import Rand
+from manyheads.spec.errors import optional
 
 from .draws import key, normals, uniforms
 from .pixels import upload
-from .places import optional
 from .shapes import Bytes, Indices
 
 # fmt: off

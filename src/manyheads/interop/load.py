@@ -1,4 +1,7 @@
-"""Modules from names, and what they take: a zoo name, a record, a saved model's folder, `timm:`, `hf:`, `run:`."""
+"""A module by its name, and batches that it can be called with: noise, a user's own images, a user's own text.
+
+Names are those of `resolve`: a zoo name, a saved record or model, `timm:NAME`, `hf:FOLDER`, `run:FOLDER`.
+"""
 
 from __future__ import annotations
 
@@ -11,58 +14,132 @@ import torch
 from torch import Tensor, nn
 
 from manyheads.spec.arch import Arch
-from manyheads.spec.errors import UserError, nearest
+from manyheads.spec.datasets import IMAGENET_MEAN, IMAGENET_STD
+from manyheads.spec.errors import UserError, nearest, optional
 from manyheads.spec.parts import Pair, Points, Token
 
-from .extras import needed
-from .names import resolve
+from .resolve import resolve
 
-MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)  # ImageNet's
+SUFFIXES = (".jpg", ".jpeg", ".png", ".webp", ".gif")
 
 
 @dataclass(frozen=True)
-class Input:
-    """What a model takes: images of `channels` x `size` x `size`, normalised by `mean` and `std`; or sequences of
-    `tokens` ids below `vocab`; or points. Under the keyword `name`, or (empty) as the first argument."""
+class ImageInput:
+    """The model takes images of channels x size x size, normalised by `mean` and `std`. `keyword` is the argument's
+    name; where it is empty, the batch is the first argument."""
 
-    size: int = 0
+    size: int
     channels: int = 3
-    mean: tuple[float, ...] = MEAN
-    std: tuple[float, ...] = STD
-    vocab: int = 0
-    tokens: int = 0
-    name: str = ""
-    pair: bool = False
-    dim: int = 0
-
-    def wrap(self, x: Tensor) -> Any:
-        """A batch that the model can be called with."""
-        return {self.name: x} if self.name else x
+    mean: tuple[float, ...] = IMAGENET_MEAN
+    std: tuple[float, ...] = IMAGENET_STD
+    keyword: str = ""
 
     def noise(self, batch: int, seed: int = 0) -> Any:
-        """Normal images or points, or uniformly drawn ids."""
-        generator = torch.Generator().manual_seed(seed)
-        if self.vocab:
-            shape = (batch, 2, self.tokens) if self.pair else (batch, self.tokens)
-            return self.wrap(torch.randint(self.vocab, shape, generator=generator))
-        block = [batch, self.tokens, self.dim] if self.dim else [batch, self.channels, self.size, self.size]
-        return self.wrap(torch.randn(block, generator=generator))
+        """Images of normally distributed pixels."""
+        return _by_keyword(self.keyword, _normal((batch, self.channels, self.size, self.size), seed))
+
+
+@dataclass(frozen=True)
+class TokenInput:
+    """The model takes sequences of `tokens` ids below `vocab`, or pairs of them. `keyword` as for images."""
+
+    vocab: int
+    tokens: int
+    pair: bool = False
+    keyword: str = ""
+
+    def noise(self, batch: int, seed: int = 0) -> Any:
+        """Uniformly drawn ids."""
+        shape = (batch, 2, self.tokens) if self.pair else (batch, self.tokens)
+        ids = torch.randint(self.vocab, shape, generator=torch.Generator().manual_seed(seed))
+        return _by_keyword(self.keyword, ids)
+
+
+@dataclass(frozen=True)
+class PointInput:
+    """The model takes sets of `tokens` points with `dim` coordinates each."""
+
+    tokens: int
+    dim: int
+
+    def noise(self, batch: int, seed: int = 0) -> Any:
+        """Normally distributed points."""
+        return _normal((batch, self.tokens, self.dim), seed)
+
+
+Input = ImageInput | TokenInput | PointInput
+
+
+def _by_keyword(keyword: str, x: Tensor) -> Any:
+    return {keyword: x} if keyword else x
+
+
+def _normal(shape: tuple[int, ...], seed: int) -> Tensor:
+    return torch.randn(shape, generator=torch.Generator().manual_seed(seed))
+
+
+def image_batch(folder: Path, kind: Input, batch: int) -> Any:
+    """The first `batch` images of a folder in order of their names, resized to the shorter side, cropped to the centre
+    and normalised."""
+    if not isinstance(kind, ImageInput):
+        raise UserError("this model does not take images; leave --images out")
+    files = sorted(file for file in folder.rglob("*") if file.suffix.lower() in SUFFIXES)[:batch]
+    if not files:
+        raise UserError(f"{folder} holds no image; write a folder with {', '.join(SUFFIXES)} files")
+    pillow = optional("PIL.Image", "manyheads[vision]")
+    v2 = optional("torchvision.transforms.v2", "manyheads[vision]")
+    steps = [
+        v2.ToImage(),
+        v2.Resize(kind.size),
+        v2.CenterCrop(kind.size),
+        v2.ToDtype(torch.float32, scale=True),
+        v2.Normalize(kind.mean[: kind.channels], kind.std[: kind.channels]),
+    ]
+    mode = "L" if kind.channels == 1 else "RGB"
+    try:
+        pixels = [v2.Compose(steps)(pillow.open(file).convert(mode)) for file in files]
+    except OSError as error:
+        raise UserError(f"an image of {folder} cannot be read: {error}") from None
+    return _by_keyword(kind.keyword, torch.stack(pixels))
+
+
+def text_batch(file: Path, name: str, kind: Input, batch: int) -> Any:
+    """The beginning of a text file as `batch` consecutive sequences, tokenized by the tokenizer in the model's own
+    folder."""
+    prefix, _, folder = name.partition(":")
+    if not isinstance(kind, TokenInput) or prefix != "hf":
+        raise UserError(
+            f"--text needs the model's tokenizer, and {name} has none; write hf:FOLDER, where FOLDER holds a tokenizer"
+        )
+    transformers = optional("transformers", "manyheads[hf]")
+    try:
+        text = file.read_text(encoding="utf-8")
+        tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
+    except (OSError, ValueError) as error:
+        raise UserError(f"--text {file}: {str(error).splitlines()[0]}") from None
+    ids = tokenizer(text, return_tensors="pt", add_special_tokens=False)["input_ids"][0]
+    length = min(kind.tokens, len(ids))
+    if length < 2:
+        raise UserError(f"{file} has {len(ids)} tokens; a sequence needs at least 2")
+    count = min(batch, len(ids) // length)
+    return _by_keyword(kind.keyword, ids[: count * length].view(count, length))
 
 
 @dataclass(frozen=True)
 class Loaded:
-    """A module, what it takes, and whether its weights are initial ones."""
+    """A module, what it takes, and whether its weights are initial ones rather than trained."""
 
     module: nn.Module
-    taken: Input
+    input: Input
     initial: bool
 
 
 def load(name: str, *, random: bool = False, seed: int = 0, tokens: int | None = None) -> Loaded:
     """The module that `name` stands for.
 
-    `random` draws initial weights from `seed` instead of loading the model's own; a zoo name or a record has no others.
-    `tokens` is the length of a language model's sequences: its own, or 512 where it takes more."""
+    `random` draws initial weights from `seed` instead of loading trained ones. A zoo name and a record have no trained
+    weights. `tokens` is the length of a language model's sequences; without it, the longest that the model takes, and
+    at most 512 for a transformers model."""
     prefix, _, rest = name.partition(":")
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
@@ -79,43 +156,51 @@ def load(name: str, *, random: bool = False, seed: int = 0, tokens: int | None =
     if (folder / store.WEIGHTS).is_file() and not random:
         model = store.load(folder)
         assert isinstance(model.arch, Arch)
-        return Loaded(model, _taken(model.arch, tokens), False)
+        return Loaded(model, _input(model.arch, tokens), False)
     arch = resolve(name)
-    return Loaded(build(arch, seed=seed), _taken(arch, tokens), True)
+    return Loaded(build(arch, seed=seed), _input(arch, tokens), True)
 
 
-def _taken(arch: Arch, tokens: int | None) -> Input:
+def _input(arch: Arch, tokens: int | None) -> Input:
+    """What a model of ours takes."""
     embed, length = arch.embed, tokens or arch.stages[0].tokens
-    if isinstance(embed, Token):
-        return Input(vocab=embed.vocab, tokens=length, pair=isinstance(arch.head, Pair))
-    if isinstance(embed, Points):
-        return Input(dim=embed.dim, tokens=length)
-    return Input(size=embed.image, channels=embed.channels)
+    match embed:
+        case Token():
+            return TokenInput(embed.vocab, length, pair=isinstance(arch.head, Pair))
+        case Points():
+            return PointInput(length, embed.dim)
+        case _:
+            return ImageInput(embed.image, embed.channels)
 
 
 def _timm(name: str, random: bool) -> tuple[nn.Module, Input]:
-    timm = needed("timm", "vision")
+    timm = optional("timm", "manyheads[vision]")
     if not timm.is_model(name):
-        known = timm.list_models()
-        raise UserError(f"timm {timm.__version__} has no model {name!r}{nearest(name.split('.')[0], known)}")
+        hint = nearest(name.split(".")[0], timm.list_models())
+        raise UserError(f"timm {timm.__version__} has no model {name!r}{hint}")
     try:
         model = timm.create_model(name, pretrained=not random)
     except (OSError, RuntimeError, ValueError) as error:
         reason = str(error).splitlines()[0]
-        raise UserError(f"timm cannot load the weights of {name}: {reason}; --random takes its initial ones") from None
+        raise UserError(
+            f"timm cannot load the weights of {name}: {reason}; write --random for initial weights"
+        ) from None
     settings = model.pretrained_cfg
     channels, size, _ = settings.get("input_size", (3, 224, 224))
-    return model, Input(size=size, channels=channels, mean=settings.get("mean", MEAN), std=settings.get("std", STD))
+    return model, ImageInput(
+        size, channels, mean=settings.get("mean", IMAGENET_MEAN), std=settings.get("std", IMAGENET_STD)
+    )
 
 
 def _hf(folder: str, random: bool, tokens: int | None) -> tuple[nn.Module, Input]:
-    transformers = needed("transformers", "hf")
+    transformers = optional("transformers", "manyheads[hf]")
     local = Path(folder).exists()
     if _settings(Path(folder) / "config.json").get("model_type") == "manyheads":
-        from . import hf  # noqa: F401 (makes the Auto classes know it)
+        from . import hf  # noqa: F401 (registers manyheads with the Auto classes)
     if local and not (Path(folder) / "config.json").is_file():
         raise UserError(
-            f"{folder} holds no config.json; write hf: and a folder that save_pretrained wrote, or a hub id"
+            f"{folder} holds no config.json; after hf: write a folder that save_pretrained wrote, or the name of a "
+            "model on the hub"
         )
     try:
         config = transformers.AutoConfig.from_pretrained(folder)
@@ -125,17 +210,20 @@ def _hf(folder: str, random: bool, tokens: int | None) -> tuple[nn.Module, Input
             else transformers.AutoModel.from_pretrained(folder, use_safetensors=True)
         )
     except (OSError, ValueError) as error:
-        hint = "" if random else "; --random needs the configuration alone"
+        hint = "" if random else "; --random needs only the configuration"
         raise UserError(f"transformers cannot load {folder!r}: {str(error).splitlines()[0]}{hint}") from None
+    # A configuration of transformers has no type that says "images": the presence of image_size does.
     if size := getattr(config, "image_size", None):
-        size = size if isinstance(size, int) else size[0]
         settings = _settings(Path(folder) / "preprocessor_config.json")
-        mean, std = tuple(settings.get("image_mean", MEAN)), tuple(settings.get("image_std", STD))
-        return model, Input(
-            size=size, channels=getattr(config, "num_channels", 3), mean=mean, std=std, name="pixel_values"
+        return model, ImageInput(
+            size if isinstance(size, int) else size[0],
+            getattr(config, "num_channels", 3),
+            mean=tuple(settings.get("image_mean", IMAGENET_MEAN)),
+            std=tuple(settings.get("image_std", IMAGENET_STD)),
+            keyword="pixel_values",
         )
     longest: int = getattr(config, "max_position_embeddings", 512)
-    return model, Input(vocab=config.vocab_size, tokens=tokens or min(longest, 512), name="input_ids")
+    return model, TokenInput(config.vocab_size, tokens or min(longest, 512), keyword="input_ids")
 
 
 def _settings(file: Path) -> dict[str, Any]:

@@ -25,14 +25,16 @@ from manyheads.spec.arch import Arch
 from manyheads.spec.errors import UserError
 from manyheads.spec.parts import Norm
 
-from . import timm_config
-from .hf_config import from_config
+from . import read_timm
+from .read_hf import from_config
 
 
 @dataclass(frozen=True)
 class Read:
-    """What was read off a module. `exact`: the record is the whole model, and can be built. Otherwise it holds the
-    layers alone, `rest` what stands beside them, and `unread` says what could not be read."""
+    """What was read off a module.
+
+    Where `exact` is true, the record is the whole model and can be built. Otherwise the record holds only the layers,
+    `rest` the parameters and operations beside them, and `unread` says in sentences what could not be read."""
 
     arch: Arch
     rest: Rest
@@ -53,60 +55,62 @@ class _Layer:
 
 
 def from_module(module: nn.Module, batch: Any, *, taps: Mapping[str, Tap] | None = None) -> Read:
-    """The record of `module`, which `batch` is given to as to its forward.
+    """The record of `module`. It is called once with `batch`, as its forward is.
 
         read = from_module(model, images)
         plan(read.arch, Budget(params=0.5), rest=read.rest)
 
-    A manyheads, timm or transformers model that a record can express is read whole. Of any other, attention that
-    `conditioning.taps` recognises (or that `taps` names) and the MLPs are read, and planned as one flat stack."""
-    module, told = unwrap(module), []
-    if isinstance(getattr(module, "arch", None), Arch):
-        return Read(module.arch, Rest(), True, ())  # type: ignore[arg-type]
+    A manyheads, timm or transformers model that a record can describe is read whole. Of any other model, the MLPs and
+    the attention that `conditioning.taps` recognises (or that `taps` names) are read as one flat stack of layers."""
+    module = unwrap(module)
+    arch = getattr(module, "arch", None)  # a module of any class may have this attribute: its type decides
+    if isinstance(arch, Arch):
+        return Read(arch, Rest(), True, ())
+    unread: list[str] = []
     try:
-        if (whole := _known(module, batch)) is not None:
+        if (whole := _whole(module, batch)) is not None:
             return Read(whole, Rest(), True, ())
     except UserError as error:
-        told.append(str(error))
-    return _layers(module, batch, taps, told)
+        unread.append(str(error))
+    return _layers(module, batch, taps, unread)
 
 
-def _known(module: nn.Module, batch: Any) -> Arch | None:
-    """The record of a timm or transformers model."""
-    if timm_config.known(module):
+def _whole(module: nn.Module, batch: Any) -> Arch | None:
+    """The record of a timm or transformers model, or None for a module of another library."""
+    if read_timm.known(module):
         size = batch.shape[-1] if isinstance(batch, Tensor) and batch.ndim == 4 else None
-        return timm_config.read(module, image=size)
+        return read_timm.read(module, image=size)
     if "transformers.modeling_utils.PreTrainedModel" not in map(qualified, type(module).__mro__):
         return None
     arch = from_config(module.config.to_dict() | {"architectures": [type(module).__name__]})  # type: ignore[operator,union-attr]
-    counted, there = params(arch).total, sum(p.numel() for p in module.parameters())
-    if counted != there:
-        raise UserError(f"{type(module).__name__} has {there:,} parameters and its configuration says {counted:,}")
+    counted, actual = params(arch).total, sum(p.numel() for p in module.parameters())
+    if counted != actual:
+        raise UserError(f"{type(module).__name__} has {actual:,} parameters and its configuration says {counted:,}")
     return arch
 
 
-def _layers(module: nn.Module, batch: Any, taps: Mapping[str, Tap] | None, told: list[str]) -> Read:
+def _layers(module: nn.Module, batch: Any, taps: Mapping[str, Tap] | None, unread: list[str]) -> Read:
     places = find(module, taps)
     args, kwargs = arguments(batch, next(module.parameters()).device)
     with untouched(module), listening(module, places, arguments=True) as calls:
         call(module, args, kwargs)
-    heard = [entry for entry in calls if entry.place.tap.kind == "softmax"]
+    softmax = [entry for entry in calls if entry.place.tap.kind == "softmax"]
     others = Counter(entry.place.tap.kind for entry in calls if entry.place.tap.kind != "softmax")
-    told += [f"{count} {kind} attentions stay as they are" for kind, count in others.items()]
-    if not heard:
-        why = f". It was not read whole, since {told[0]}" if len(told) > len(others) else ""
+    unread += [f"{count} {kind} attentions stay as they are" for kind, count in others.items()]
+    if not softmax:
+        why = f". The module was not read whole, since {unread[0]}" if len(unread) > len(others) else ""
         raise UserError(
-            f"no softmax attention ran on this batch ({', '.join(others)} did), and only that can be planned "
-            f"for in a module of one's own{why}"
+            f"no softmax attention ran on this batch ({', '.join(others)} did), and in a module of your own only "
+            f"softmax attention can be redesigned{why}"
         )
-    found = _mlps(module, len(heard), told)
+    mlps = _mlps(module, len(softmax), unread)
     norm = Norm("layer" if any(isinstance(part, nn.LayerNorm) for part in module.modules()) else "rms", 1e-5)
-    rows = Counter(_layer(entry, mlp) for entry, mlp in zip(heard, found, strict=True))
+    rows = Counter(_layer(entry, mlp) for entry, mlp in zip(softmax, mlps, strict=True))
     layer, depth = rows.most_common(1)[0]
     if len(rows) > 1:
-        told.append(f"{sum(rows.values()) - depth} layers differ from the other {depth} and stay as they are")
-    told.append(
-        f"each layer is taken to have two norms of kind {norm.kind!r}; dropout, positions and masks are not read"
+        unread.append(f"{sum(rows.values()) - depth} layers differ from the other {depth} and stay as they are")
+    unread.append(
+        f"each layer is assumed to have two norms of kind {norm.kind!r}; dropout, positions and masks are not read"
     )
     kv = None if layer.kv_heads == layer.heads else layer.kv_heads
     arch = stack(
@@ -121,23 +125,23 @@ def _layers(module: nn.Module, batch: Any, taps: Mapping[str, Tap] | None, told:
         bias=layer.bias,
         norm=norm,
     )
-    return Read(arch, _rest(module, args, kwargs, arch, told), False, tuple(told))
+    return Read(arch, _rest(module, args, kwargs, arch, unread), False, tuple(unread))
 
 
-def _mlps(module: nn.Module, layers: int, told: list[str]) -> list[tuple[int, bool]]:
-    """Width of each layer's MLP, and whether it is gated; 0 where it could not be told."""
-    found = pairs(module)
-    if len(found) != layers:
-        told.append(f"{len(found)} MLPs are recognised beside {layers} attentions: MLPs stay as they are")
+def _mlps(module: nn.Module, layers: int, unread: list[str]) -> list[tuple[int, bool]]:
+    """The width of each layer's MLP and whether it is gated; a width of 0 where MLPs and layers cannot be matched."""
+    matches = pairs(module)
+    if len(matches) != layers:
+        unread.append(f"{len(matches)} MLPs are recognised beside {layers} attentions: MLPs stay as they are")
         return [(0, False)] * layers
-    out = []
-    for pair in found:
+    sizes = []
+    for pair in matches:
         second, firsts = pair.second.weight, [part.weight for part in pair.firsts]
         assert isinstance(second, Tensor)
         hidden = max(second.shape)
         gated = sum(first.numel() for first in firsts if isinstance(first, Tensor)) == 2 * second.numel()
-        out.append((hidden, gated))
-    return out
+        sizes.append((hidden, gated))
+    return sizes
 
 
 def _layer(entry: Any, mlp: tuple[int, bool]) -> _Layer:
@@ -152,23 +156,23 @@ def _layer(entry: Any, mlp: tuple[int, bool]) -> _Layer:
     return _Layer(width, tokens, heads, dim, kv, mlp[0], mlp[1], bias)
 
 
-def _rest(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], arch: Arch, told: list[str]) -> Rest:
-    """Parameters and operations beside the layers that were read."""
+def _rest(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], arch: Arch, unread: list[str]) -> Rest:
+    """Parameters and operations of the module beside the layers that were read."""
     beside = max(0, sum(p.numel() for p in module.parameters()) - params(arch).total)
     try:
         empty = copy.deepcopy(module).to("meta").eval()
-        given = [_meta(value) for value in (*args, *kwargs.values())]
-        size = next(value.shape[0] for value in given if isinstance(value, Tensor))
+        inputs = [_on_meta(value) for value in (*args, *kwargs.values())]
+        size = next(value.shape[0] for value in inputs if isinstance(value, Tensor))
         with FlopCounterMode(display=False) as counter, torch.no_grad():
-            empty(*given[: len(args)], **dict(zip(kwargs, given[len(args) :], strict=True)))
+            empty(*inputs[: len(args)], **dict(zip(kwargs, inputs[len(args) :], strict=True)))
         flops = max(0, counter.get_total_flops() // size - int(forward_flops(arch)))
-    except Exception as error:  # a module of any kind may refuse the meta device in any way
-        told.append(
-            f"operations beside the layers could not be counted ({type(error).__name__}): FLOPs are of the layers"
+    except Exception as error:  # a foreign module may fail on the meta device with any exception
+        unread.append(
+            f"operations beside the layers could not be counted ({type(error).__name__}): FLOPs are those of the layers"
         )
         flops = 0
     return Rest(beside, flops)
 
 
-def _meta(value: Any) -> Any:
+def _on_meta(value: Any) -> Any:
     return value.to("meta") if isinstance(value, Tensor) else value

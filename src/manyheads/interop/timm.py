@@ -1,11 +1,12 @@
-"""manyheads models in timm's hands: `import manyheads.interop.timm`, and `timm.create_model` builds them.
+"""manyheads models for timm: after `import manyheads.interop.timm`, `timm.create_model` builds them.
 
     timm.create_model("manyheads_vit_b", depth=7, heads=16, mlp_dim=1536)      an original of the zoo, redesigned
     timm.create_model("manyheads", arch="lean.json")                           any record
     timm.create_model("local-dir:FOLDER")                                      what `manyheads plan --emit timm` wrote
 
-num_classes, img_size, in_chans and the drop rates are honoured; features, head and classifier are where timm's tools
-look."""
+The models honour num_classes, img_size, in_chans and the drop rates, and have the methods that timm's tools call
+(forward_features, forward_head, get_classifier, group_matcher, ...).
+"""
 
 from __future__ import annotations
 
@@ -24,24 +25,22 @@ from manyheads.models.resize import resize, tables
 from manyheads.nn.mlp import ACTS
 from manyheads.spec import serialise as record
 from manyheads.spec.arch import Arch
-from manyheads.spec.errors import UserError
+from manyheads.spec.datasets import IMAGENET_MEAN, IMAGENET_STD
+from manyheads.spec.errors import UserError, optional
 from manyheads.spec.parts import Classify, ConvStem, Patch, Pixel
 from manyheads.spec.rates import Rates
 
-from .extras import needed
-
-timm: Any = needed("timm", "vision")
-builder: Any = needed("timm.models", "vision")
-MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
+timm: Any = optional("timm", "manyheads[vision]")
+builder: Any = optional("timm.models", "manyheads[vision]")
 EDITS = ("depth", "heads", "head_dim", "mlp_dim", "policy", "kv_heads")
-RATES = {"proj_drop_rate": "dropout", "attn_drop_rate": "attention", "drop_path_rate": "path"}
-POOLS = {"class": "token", "mean": "avg"}
+RATES = {"proj_drop_rate": "dropout", "attn_drop_rate": "attention", "drop_path_rate": "path"}  # timm's name -> ours
+POOLS = {"class": "token", "mean": "avg"}  # our name -> timm's
 
 
-class Door(nn.Module):
-    """timm's manners for a manyheads model: this class is put in front of the model's own."""
+class TimmMethods(nn.Module):
+    """The methods that timm calls on a model, put in front of the class of a manyheads model."""
 
-    # what the model's own class has: torch would type each as Tensor | Module
+    # what the model's own class has; torch types submodules as Tensor | Module
     arch: Any
     head: Any
     features: Any
@@ -54,9 +53,9 @@ class Door(nn.Module):
         return self.features(x)
 
     def forward_head(self, x: Tensor, pre_logits: bool = False) -> Tensor:
-        """Classes from tokens; with `pre_logits`, or without classes, what the classifier would read."""
+        """Logits from tokens; with `pre_logits`, or for a model without classes, the classifier's input."""
         if self.num_classes and not pre_logits:
-            logits: Tensor = self.head(x)  # a distilled head in training gives both classifiers' logits
+            logits: Tensor = self.head(x)  # in training, a distilled head returns the logits of both classifiers
             return logits if logits.ndim == 2 or self.distilled_training else logits.mean(dim=0)
         head, spec = self.head, self.head.spec
         x = x if spec.norm_last else head.norm(x)
@@ -68,15 +67,15 @@ class Door(nn.Module):
         return self.forward_head(self.forward_features(x))
 
     def set_distilled_training(self, enable: bool = True) -> None:
-        """Whether a distilled model in training gives both classifiers' logits, stacked, or their mean."""
+        """Choose whether a distilled model in training returns both classifiers' logits, stacked, or their mean."""
         self.distilled_training = enable
 
     def get_classifier(self) -> nn.Module:
-        """The last linear map."""
+        """The last linear layer."""
         return self.head.out
 
     def reset_classifier(self, num_classes: int, global_pool: str | None = None) -> None:
-        """A new classifier, drawn anew; 0 classes: features come out."""
+        """Replace the classifier by a new, initialised one. With 0 classes the model returns features."""
         head, spec = self.head, self.head.spec
         _same_pool(spec, global_pool)
         self.num_classes = num_classes
@@ -86,8 +85,8 @@ class Door(nn.Module):
         head.spec = replace(spec, classes=num_classes)
         self.arch = replace(self.arch, head=head.spec)
         like = next(self.parameters())
-        for name, wanted in (("out", True), ("distill", spec.distill), ("aux", spec.aux)):
-            if wanted:
+        for name, present in (("out", True), ("distill", spec.distill), ("aux", spec.aux)):
+            if present:
                 fresh = nn.Linear(self.head_hidden_size, num_classes, device=like.device, dtype=like.dtype)
                 nn.init.trunc_normal_(fresh.weight, std=0.02)
                 nn.init.zeros_(fresh.bias)
@@ -95,37 +94,35 @@ class Door(nn.Module):
 
     @property
     def head_hidden_size(self) -> int:
-        """What the classifier reads."""
+        """Width of the classifier's input."""
         return self.head.spec.hidden or self.num_features
 
     def no_weight_decay(self) -> set[str]:
-        """Positions and class tokens."""
+        """Names of the parameters without weight decay: positions and class tokens."""
         return {
             name for name, _ in self.named_parameters() if name.endswith(("positions", "class_token", "class_tokens"))
         }
 
     def group_matcher(self, coarse: bool = False) -> dict[str, Any]:
-        """Layers for layer-wise rates: the embedding, then every block."""
+        """Layers in order, for layer-wise learning rates: the embedding, then every block."""
         last = (99_999,)  # class attention comes after every other block
         blocks = [(r"^stages\.(\d+)\.blocks\.(\d+)", None), (r"^blocks\.(\d+)", None), (r"^class_blocks\.(\d+)", last)]
         return {"stem": r"^embed|^class_token", "blocks": blocks}
 
     def set_grad_checkpointing(self, enable: bool = True) -> None:
-        """Not offered: refused rather than ignored."""
+        """Refused, because the models have no gradient checkpointing."""
         if enable:
-            raise UserError("gradient checkpointing is not offered; leave --grad-checkpointing out")
+            raise UserError("manyheads models have no gradient checkpointing; leave --grad-checkpointing out")
 
 
-def _same_pool(spec: Classify, wanted: str | None) -> None:
-    if wanted not in (None, POOLS[spec.pool]):
-        raise UserError(
-            f"global_pool {wanted!r}: this design pools by {POOLS[spec.pool]!r}; write that or leave it out"
-        )
+def _same_pool(spec: Classify, pool: str | None) -> None:
+    if pool not in (None, POOLS[spec.pool]):
+        raise UserError(f"global_pool {pool!r}: this design pools by {POOLS[spec.pool]!r}; write that or leave it out")
 
 
 @cache
-def _behind(own: Any) -> Any:
-    return type(f"Timm{own.__name__}", (Door, own), {"__doc__": own.__doc__})
+def _with_timm_methods(own: Any) -> Any:
+    return type(f"Timm{own.__name__}", (TimmMethods, own), {"__doc__": own.__doc__})
 
 
 def make(
@@ -139,15 +136,15 @@ def make(
     dtype: Any = None,
     **kwargs: Any,
 ) -> nn.Module:
-    """The module of a record with timm's manners."""
+    """The module of a record, with the methods and the arguments of a timm model."""
     _, head = _image_classifier(arch)
     _same_pool(head, global_pool)
     rates = Rates(**{RATES[name]: float(kwargs.pop(name)) for name in list(kwargs) if name in RATES})
     edits = {name: kwargs.pop(name) for name in EDITS if name in kwargs}
     if kwargs:
         raise UserError(
-            f"create_model was given {', '.join(kwargs)}; a manyheads model takes num_classes, img_size, "
-            f"in_chans, drop_rate, {', '.join(RATES)}, and to be redesigned {', '.join(EDITS)}"
+            f"create_model was given {', '.join(kwargs)}; a manyheads model takes num_classes, img_size, in_chans, "
+            f"drop_rate, {', '.join(RATES)}, and for a redesign {', '.join(EDITS)}"
         )
     if img_size is not None:
         sides = (img_size, img_size) if isinstance(img_size, int) else tuple(img_size)
@@ -162,51 +159,48 @@ def make(
     arch = redesign(arch, **edits) if edits else arch
     model: Any = build(arch, rates, device=device)
     model = model if dtype is None else model.to(dtype)
-    model.__class__ = _behind(model.__class__)
+    model.__class__ = _with_timm_methods(model.__class__)
     model.num_classes = head.classes if num_classes is None else num_classes
     model.num_features = arch.stages[-1].width
     model.head.drop.p = drop_rate
     if num_classes == 0:
         model.reset_classifier(0)
-    made: nn.Module = model
-    return made
+    return model
 
 
 def _image_classifier(arch: Arch) -> tuple[Patch | ConvStem | Pixel, Classify]:
-    """Embedding and head of a record that timm can hold; another is refused."""
+    """Embedding and head of a record, or an error where timm has no place for such a model."""
     embed, head = arch.embed, arch.head
     if not isinstance(head, Classify) or not isinstance(embed, Patch | ConvStem | Pixel):
         raise UserError(
-            f"timm holds image classifiers, and this record is of family {arch.family!r} with a "
+            f"timm holds image classifiers, and this record of family {arch.family!r} has a "
             f"{type(head).__name__} head; write --emit hf"
         )
     return embed, head
 
 
-def settings(arch: Arch) -> dict[str, Any]:
-    """What timm calls a pretrained_cfg, for a record."""
+def pretrained_config(arch: Arch) -> dict[str, Any]:
+    """What timm calls a pretrained_cfg: image size, normalisation, names of the classifiers."""
     embed, head = _image_classifier(arch)
-    ends = ["head.out", *["head.distill"] * head.distill, *["head.aux"] * head.aux]
+    classifiers = ["head.out", *["head.distill"] * head.distill, *["head.aux"] * head.aux]
     return {
         "input_size": (embed.channels, embed.image, embed.image),
         "num_classes": head.classes,
-        "mean": MEAN,
-        "std": STD,
+        "mean": IMAGENET_MEAN,
+        "std": IMAGENET_STD,
         "interpolation": "bicubic",
         "crop_pct": 0.9,
         "fixed_input_size": True,
-        "classifier": ends[0] if len(ends) == 1 else tuple(ends),
+        "classifier": classifiers[0] if len(classifiers) == 1 else tuple(classifiers),
     }
 
 
 def _fitted(state: Mapping[str, Tensor], model: nn.Module) -> dict[str, Tensor]:
-    """Weights for this image size: learned positions are interpolated."""
+    """Saved weights for the model's image size: learned positions are interpolated."""
     arch = model.arch
     assert isinstance(arch, Arch)
     step = arch.embed.patch if isinstance(arch.embed, Patch) else 8
-    for image in range(
-        step, 1025, step
-    ):  # the size that the weights were saved for is the one whose positions they have
+    for image in range(step, 1025, step):  # find the image size of the saved weights by their number of positions
         try:
             before = at_image(arch, image)
         except UserError:
@@ -219,21 +213,23 @@ def _fitted(state: Mapping[str, Tensor], model: nn.Module) -> dict[str, Tensor]:
 
 def _create(name: str, arch: Arch, pretrained: bool, **kwargs: Any) -> nn.Module:
     if kwargs.pop("features_only", False):
-        raise UserError("features_only is not offered; forward_features gives the tokens")
+        raise UserError("manyheads models have no features_only; call forward_features for the tokens")
     if not kwargs.get("pretrained_cfg"):
-        kwargs["pretrained_cfg"] = settings(arch) | {"architecture": name}
+        kwargs["pretrained_cfg"] = pretrained_config(arch) | {"architecture": name}
     model: Any = builder.build_model_with_cfg(
-        lambda **given: make(arch, **given), name, pretrained, pretrained_filter_fn=_fitted, **kwargs
+        lambda **settings: make(arch, **settings), name, pretrained, pretrained_filter_fn=_fitted, **kwargs
     )
-    model.pretrained_cfg |= {"input_size": settings(model.arch)["input_size"], "num_classes": model.num_classes}
-    made: nn.Module = model
-    return made
+    model.pretrained_cfg |= {
+        "input_size": pretrained_config(model.arch)["input_size"],
+        "num_classes": model.num_classes,
+    }
+    return model
 
 
 def manyheads(
     pretrained: bool = False, arch: Arch | Mapping[str, Any] | str | Path | None = None, **kwargs: Any
 ) -> nn.Module:
-    """Any record: `arch` is one, or the path of an `arch.json`, or its contents."""
+    """The model of any record: `arch` is the record, the path of an `arch.json`, or the contents of one."""
     if arch is None:
         raise UserError('create_model("manyheads") needs a record; write arch="arch.json"')
     if not isinstance(arch, Arch):
@@ -242,7 +238,7 @@ def manyheads(
 
 
 def register(name: str, arch: Arch) -> str:
-    """Make `timm.create_model(name)` build a record; the name that it was given."""
+    """Make `timm.create_model(name)` build a record. Returns the name."""
 
     def entry(pretrained: bool = False, **kwargs: Any) -> nn.Module:
         return _create(name, arch, pretrained, **kwargs)

@@ -11,8 +11,8 @@ formulas (`count`) costs one design or a million.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
 from math import isqrt
 
 from .errors import UserError, nearest
@@ -90,6 +90,16 @@ def residuals(stage: Stage) -> Iterator[Residual]:
     """The residual branches of one unit, TNT's inner ones left out."""
     for layer in layers(stage):
         yield from layer
+
+
+def with_residuals(arch: Arch, change: Callable[[Residual], Residual]) -> Arch:
+    """`arch` with `change` applied to every residual branch; TNT's nested blocks stay as they are."""
+
+    def edited(stage: Stage) -> Stage:
+        unit = (item if isinstance(item, Nested) else tuple(map(change, item)) for item in stage.unit)
+        return replace(stage, unit=tuple(unit))
+
+    return replace(arch, stages=tuple(map(edited, arch.stages)))
 
 
 def attentions(stage: Stage) -> tuple[Attention, ...]:

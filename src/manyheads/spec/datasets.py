@@ -29,14 +29,13 @@ class ImageSet:
     streamed: bool = False
 
 
+IMAGENET_MEAN, IMAGENET_STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 # Of all 60,000 training images; the embedded part has 0.2867 and 0.3540.
 _FASHION = ImageSet("fashion_mnist", size=28, channels=1, classes=10, mean=(0.2860,), std=(0.3530,))
 _CIFAR = ImageSet(
     "cifar10", size=32, channels=3, classes=10, mean=(0.4914, 0.4822, 0.4465), std=(0.2470, 0.2435, 0.2616)
 )
-_FOLDER = ImageSet(  # mean and std are ImageNet's
-    "folder:", size=0, channels=3, classes=0, mean=(0.485, 0.456, 0.406), std=(0.229, 0.224, 0.225), streamed=True
-)
+_FOLDER = ImageSet("folder:", size=0, channels=3, classes=0, mean=IMAGENET_MEAN, std=IMAGENET_STD, streamed=True)
 IMAGE_SETS: dict[str, ImageSet] = {
     facts.name: facts
     for facts in (

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable
+from importlib import import_module
+from shlex import quote
+from typing import Any
 
 
 class UserError(ValueError):
@@ -14,3 +17,12 @@ def nearest(name: str, known: Iterable[str]) -> str:
     """A hint such as `; did you mean vit_b?` for a name that is not in `known`, or nothing."""
     close = difflib.get_close_matches(name, list(known), n=3, cutoff=0.5)
     return f"; did you mean {' or '.join(close)}?" if close else ""
+
+
+def optional(module: str, install: str, purpose: str = "") -> Any:
+    """Import a module of an optional package. Where it is missing, the error says what `pip install` should get."""
+    try:
+        return import_module(module)
+    except ImportError as error:
+        problem = f"{purpose} needs {install}, which is" if purpose else f"{module.split('.')[0]} is"
+        raise UserError(f"{problem} not installed ({error}); write: pip install {quote(install)}") from None

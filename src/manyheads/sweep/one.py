@@ -6,8 +6,6 @@ was killed is still saving, or the same run was submitted twice."""
 from __future__ import annotations
 
 import time
-from importlib import import_module
-from typing import Any
 
 from manyheads.runs import Run
 from manyheads.spec.errors import UserError
@@ -71,11 +69,3 @@ class One:
             if self.asked:
                 return {"fate": "stopped", "message": ""}
         return {"fate": "failed", "message": f"its process {death} {TRIES} times; see {self.folder}/log.txt"}
-
-
-def package(name: str, extra: str) -> Any:
-    """An optional package; a missing one is a sentence that says what to install."""
-    try:
-        return import_module(name)
-    except ImportError as error:
-        raise UserError(f"{name} is not installed ({error}); write: pip install 'manyheads[{extra}]'") from None

@@ -17,12 +17,12 @@ from pathlib import Path
 from typing import Any, cast
 
 from manyheads.runs import Run
-from manyheads.spec.errors import UserError
+from manyheads.spec.errors import UserError, optional
 from manyheads.train.stop import listening
 
 from .job import Fate, Job, Outcome, Viewer, carry_out
 from .local import PAUSE, Interrupted
-from .one import One, package
+from .one import One
 from .view import viewer
 
 RETRIES = 3  # of a task whose process or node died
@@ -76,7 +76,7 @@ def cluster(workers: int | None, threads: int) -> Iterator[Any]:
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # nothing is reported to anybody
     os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")  # no advice about a future version
     os.environ.setdefault("RAY_kill_child_processes_on_worker_exit", "0")  # they save and stop by themselves
-    ray = package("ray", "sweep")
+    ray = optional("ray", "manyheads[sweep]")
     if ray.is_initialized():
         yield ray
         return

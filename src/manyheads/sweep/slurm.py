@@ -16,14 +16,14 @@ from typing import Any, cast
 
 from manyheads.runs import Run
 from manyheads.runs.state import LOCK
-from manyheads.spec.errors import UserError
+from manyheads.spec.errors import UserError, optional
 from manyheads.spec.files import dump, read_object, replace
 from manyheads.spec.lock import held
 from manyheads.train.stop import listening
 
 from .job import Fate, Job, Outcome, Viewer, carry_out
 from .local import Interrupted
-from .one import One, package
+from .one import One
 from .view import viewer
 
 NOTE = "job.json"  # in a run folder: which job trains it
@@ -77,7 +77,7 @@ class Train:
         """Save, and say how to go on: by the same call."""
         if self.one is not None:
             self.one.stop()
-        return package("submitit", "slurm").helpers.DelayedSubmission(Train(), *orders)
+        return optional("submitit", "manyheads[slurm]").helpers.DelayedSubmission(Train(), *orders)
 
 
 def run(
@@ -112,7 +112,7 @@ def run(
 
 def _executor(folder: Path, cluster: str, workers: int | None, device: str | None, threads: int, options: Any) -> Any:
     """submitit's, with everything told to it."""
-    submitit = package("submitit", "slurm")
+    submitit = optional("submitit", "manyheads[slurm]")
     given: dict[str, Any] = {"name": "manyheads", "timeout_min": MINUTES, "cpus_per_task": threads}
     if device is not None and device.startswith("cuda"):
         given["gpus_per_node"] = 1
@@ -177,7 +177,7 @@ class _Queue:
         note = read_object(job.path / NOTE)
         if note is None or note.get("cluster") != self.cluster:
             return None
-        submitit = package("submitit", "slurm")
+        submitit = optional("submitit", "manyheads[slurm]")
         kind = submitit.LocalJob if self.cluster == "local" else submitit.SlurmJob
         known = kind(folder=note["folder"], job_id=note["job"])
         return None if known.state in GONE or known.done() else known

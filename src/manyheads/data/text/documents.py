@@ -14,8 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import IO, Any
 
-from manyheads.data.places import optional
-from manyheads.spec.errors import UserError
+from manyheads.spec.errors import UserError, optional
 
 BETWEEN = {"blank": "\n\n", "line": "\n", "file": ""}
 OPENERS: dict[str, Callable[..., Any]] = {".xz": lzma.open, ".gz": gzip.open, ".bz2": bz2.open}

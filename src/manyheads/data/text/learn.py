@@ -6,8 +6,7 @@ import json
 from collections.abc import Iterable
 from typing import Any, Literal
 
-from manyheads.data.places import optional
-from manyheads.spec.errors import UserError
+from manyheads.spec.errors import UserError, optional
 
 from .vocabulary import SPECIAL, Vocabulary, byte_pairs, parse, word_pieces
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from manyheads.interop.names import resolve
+from manyheads.interop.resolve import resolve
 from manyheads.models import store
 from manyheads.models.build import build
 from manyheads.spec import serialise as record
@@ -58,13 +58,13 @@ def test_an_emitted_hugging_face_folder_can_be_probed(tmp_path: Path) -> None:
 
     export(GPT, tmp_path, seed=0)
     loaded = load(f"hf:{tmp_path}", tokens=10)
-    assert len(probe(loaded.module, loaded.taken.noise(2))) == 3
+    assert len(probe(loaded.module, loaded.input.noise(2))) == 3
 
 
 def test_a_hub_name_that_cannot_be_fetched_is_a_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("transformers", reason="transformers is in the hf extra")
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
-    with pytest.raises(UserError, match="is no folder here"):
+    with pytest.raises(UserError, match="is not a folder here"):
         resolve("hf:nobody/no-such-model")
 
 

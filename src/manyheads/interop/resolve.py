@@ -1,5 +1,5 @@
-"""From what a person types to a record: a zoo name, `paper:` row, saved record, run folder, timm or Hugging Face
-model."""
+"""From the name of a model to its record: a zoo name, a row of the paper, a saved record, a run, a timm or Hugging
+Face model."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 from manyheads.arch import zoo
 from manyheads.spec import serialise as record
 from manyheads.spec.arch import Arch
-from manyheads.spec.errors import UserError, nearest
+from manyheads.spec.errors import UserError, nearest, optional
 
 FORMS = (
     "a zoo name (`manyheads zoo`), paper:ROW (`manyheads audit`), a saved arch.json, hf:FOLDER or a config.json, "
@@ -22,7 +22,7 @@ def resolve(name: str) -> Arch:
     if prefix == "paper" and rest:
         return _paper(rest)
     if prefix == "timm" and rest:
-        from .timm_config import named
+        from .read_timm import named
 
         return named(rest)
     if prefix == "run" and rest:
@@ -30,7 +30,7 @@ def resolve(name: str) -> Arch:
     path = Path(rest if prefix == "hf" and rest else name)
     if name in zoo.NAMES:
         return zoo.get(name)
-    if len(path.name) > 255 or "\0" in name:
+    if len(path.name) > 255 or "\0" in name:  # no file can have this name
         raise UserError(f"no model is called {name[:60]!r}...; write {FORMS}")
     if path.is_dir():
         files = [path / "arch.json", path / "config.json"]
@@ -40,15 +40,20 @@ def resolve(name: str) -> Arch:
     if prefix == "hf" and rest and not path.exists() and path.suffix != ".json":
         return _hub(rest)
     if path.suffix == ".json" or path.is_file() or prefix == "hf":
-        data = record.read_json(path)
-        if isinstance(data, dict) and "model_type" in data:
-            from .hf_config import from_config
-
-            return record.from_dict(data.get("arch")) if data["model_type"] == "manyheads" else from_config(data)
-        if isinstance(data, dict) and "model_args" in data:  # what `--emit timm` wrote
-            return record.from_dict(data["model_args"].get("arch"))
-        return record.from_dict(data)
+        return _file(path)
     raise UserError(f"no model is called {name!r}{nearest(name, zoo.NAMES) or ';'} Write {FORMS}")
+
+
+def _file(path: Path) -> Arch:
+    """A record as we save it, or inside the config.json of transformers or of timm."""
+    data = record.read_json(path)
+    if isinstance(data, dict) and "model_type" in data:
+        from .read_hf import from_config
+
+        return record.from_dict(data.get("arch")) if data["model_type"] == "manyheads" else from_config(data)
+    if isinstance(data, dict) and "model_args" in data:  # written by `--emit timm`
+        return record.from_dict(data["model_args"].get("arch"))
+    return record.from_dict(data)
 
 
 def _paper(row: str) -> Arch:
@@ -62,24 +67,23 @@ def _paper(row: str) -> Arch:
 
 
 def _run(folder: Path) -> Arch:
-    """The model that a run trains: what it saved, or what its spec asks for."""
+    """The model that a run trains: the one it saved, or else the one in its spec."""
     if (folder / "model" / "arch.json").is_file():
         return record.load(folder / "model" / "arch.json")
     if not (folder / "spec.json").is_file():
-        raise UserError(f"run:{folder} is no run: it has neither model/arch.json nor spec.json")
+        raise UserError(f"run:{folder} is not a run: it has neither model/arch.json nor spec.json")
     spec = record.read_json(folder / "spec.json")
     return record.from_dict(spec.get("arch") if isinstance(spec, dict) else None)
 
 
 def _hub(name: str) -> Arch:
     """A model of the Hugging Face hub, or of its cache on this machine, by its configuration."""
-    from .extras import needed
-    from .hf_config import from_config
+    from .read_hf import from_config
 
-    transformers = needed("transformers", "hf")
+    transformers = optional("transformers", "manyheads[hf]")
     try:
         config = transformers.AutoConfig.from_pretrained(name)
     except (OSError, ValueError) as error:
         why = str(error).splitlines()[0]
-        raise UserError(f"hf:{name} is no folder here, and transformers cannot fetch it: {why}") from None
+        raise UserError(f"hf:{name} is not a folder here, and transformers cannot fetch it: {why}") from None
     return from_config(config.to_dict())

@@ -1,6 +1,8 @@
-"""A timm model as a record, read off the module itself; what a record cannot say is refused with its name.
+"""A timm model as a record, read off the module itself. A part that a record cannot describe is refused by name.
 
-Classes are known by qualified name. What was read is checked: the record has exactly the module's parameters."""
+Classes are recognised by qualified name, so that nothing of timm is imported, and attributes that only some versions
+of a class have are read with `getattr`. The result is checked: the record has exactly as many parameters as the module.
+"""
 
 from __future__ import annotations
 
@@ -14,17 +16,15 @@ from torch import nn
 from manyheads.arch import families as f
 from manyheads.arch.count import params
 from manyheads.conditioning.taps import qualified
-from manyheads.spec.arch import Arch
-from manyheads.spec.errors import UserError, nearest
+from manyheads.spec.arch import Arch, with_residuals
+from manyheads.spec.errors import UserError, nearest, optional
 from manyheads.spec.parts import Act, Classify, Mlp, Norm, Residual
-
-from .extras import needed
 
 
 def named(name: str) -> Arch:
-    """The record of a timm model by its name; nothing is downloaded or allocated. A backbone without classes is read as
-    a classifier of ImageNet's 1000."""
-    timm = needed("timm", "vision")
+    """The record of a timm model by its name, without downloading or allocating weights. A backbone without classes is
+    read as a classifier of ImageNet's 1000 classes."""
+    timm = optional("timm", "manyheads[vision]")
     if not timm.is_model(name):
         raise UserError(
             f"timm {timm.__version__} has no model {name!r}{nearest(name.split('.')[0], timm.list_models())}"
@@ -42,7 +42,7 @@ def known(model: nn.Module) -> bool:
 
 
 def read(model: nn.Module, name: str = "", image: int | None = None) -> Arch:
-    """The record of a timm module; `image` is the size of its images, where the module does not keep it."""
+    """The record of a timm module. `image` is the size of its images, for a module that does not keep it."""
     name = name or type(model).__name__
     reader = next((READERS[qualified(base)] for base in type(model).__mro__ if qualified(base) in READERS), None)
     if reader is None:
@@ -52,30 +52,30 @@ def read(model: nn.Module, name: str = "", image: int | None = None) -> Arch:
         )
     settings: dict[str, Any] = getattr(model, "pretrained_cfg", None) or {}
     arch = reader(model, image or settings.get("input_size", (3, 224, 224))[-1])
-    counted, there = params(arch).total, sum(p.numel() for p in model.parameters())
-    if counted != there:
+    counted, actual = params(arch).total, sum(p.numel() for p in model.parameters())
+    if counted != actual:
         raise UserError(
-            f"timm's {name} has {there:,} parameters and what manyheads reads of it {counted:,}: it has parts "
-            f"that a record of family {arch.family!r} cannot say"
+            f"timm's {name} has {actual:,} parameters and the record read off it {counted:,}: the model has parts "
+            f"that a record of family {arch.family!r} cannot describe"
         )
     return arch
 
 
-def _only(fact: bool, what: str) -> None:
-    if not fact:
-        raise UserError(f"this timm model has {what}, which manyheads does not build")
+def _require(condition: bool, otherwise: str) -> None:
+    if not condition:
+        raise UserError(f"this timm model has {otherwise}, which manyheads does not build")
 
 
-def _alike(blocks: Any, what: Callable[[Any], Any]) -> Any:
-    """What all blocks have in common."""
-    found = {what(block) for block in blocks}
-    _only(len(found) == 1, "layers that differ")
-    return found.pop()
+def _common(blocks: Any, sizes: Callable[[Any], Any]) -> Any:
+    """The sizes that all blocks share."""
+    values = {sizes(block) for block in blocks}
+    _require(len(values) == 1, "layers that differ")
+    return values.pop()
 
 
 def _act(mlp: nn.Module) -> Act:
     act = mlp.act
-    _only(isinstance(act, nn.GELU), f"a {type(act).__name__} in its MLP")
+    _require(isinstance(act, nn.GELU), f"a {type(act).__name__} in its MLP")
     return "gelu" if act.approximate == "none" else "gelu_tanh"  # type: ignore[union-attr]
 
 
@@ -85,18 +85,18 @@ def _plain(module: Any) -> bool:
 
 def _vit(model: Any, image: int) -> Arch:
     first = model.blocks[0]
-    _only(type(first).__name__ == "Block" and type(first.mlp).__name__ == "Mlp", "blocks of another kind")
-    _only(type(model.patch_embed).__name__ == "PatchEmbed", "another embedding of patches")
-    _only(not getattr(model, "num_reg_tokens", 0), "register tokens")
-    _only(_plain(model.norm_pre) and _plain(model.patch_embed.norm), "a norm before its blocks")
-    _only(
+    _require(type(first).__name__ == "Block" and type(first.mlp).__name__ == "Mlp", "blocks of another kind")
+    _require(type(model.patch_embed).__name__ == "PatchEmbed", "another embedding of patches")
+    _require(not getattr(model, "num_reg_tokens", 0), "register tokens")
+    _require(_plain(model.norm_pre) and _plain(model.patch_embed.norm), "a norm before its blocks")
+    _require(
         _plain(first.attn.q_norm) and _plain(getattr(first.attn, "norm", nn.Identity())), "norms inside its attention"
     )
-    _only(_plain(getattr(first.mlp, "norm", nn.Identity())), "a norm inside its MLP")
-    _only(model.global_pool in ("token", "avg") and model.pos_embed is not None, "another pooling or no positions")
-    heads, dim, mlp = _alike(model.blocks, lambda b: (b.attn.num_heads, b.attn.head_dim, b.mlp.fc1.out_features))
+    _require(_plain(getattr(first.mlp, "norm", nn.Identity())), "a norm inside its MLP")
+    _require(model.global_pool in ("token", "avg") and model.pos_embed is not None, "another pooling or no positions")
+    heads, dim, mlp = _common(model.blocks, lambda b: (b.attn.num_heads, b.attn.head_dim, b.mlp.fc1.out_features))
     patch, tokens = model.patch_embed.proj.kernel_size[0], model.num_prefix_tokens
-    _only(model.global_pool == "token" or tokens == 0, "mean pooling beside a class token")
+    _require(model.global_pool == "token" or tokens == 0, "mean pooling beside a class token")
     scale = getattr(first.ls1, "init_values", None)
     arch = f.vit(
         model.embed_dim,
@@ -118,28 +118,25 @@ def _vit(model: Any, image: int) -> Arch:
     last = not _plain(model.fc_norm)
     assert isinstance(arch.head, Classify)
     head = replace(arch.head, norm_last=last, norm=Norm(eps=(model.fc_norm if last else model.norm).eps))
-    return _with_act(replace(arch, head=head), _act(first.mlp))
+    act = _act(first.mlp)
 
-
-def _with_act(arch: Arch, act: Act) -> Arch:
-    def branch(residual: Residual) -> Residual:
+    def with_act(residual: Residual) -> Residual:
         return replace(residual, op=replace(residual.op, act=act)) if isinstance(residual.op, Mlp) else residual
 
-    stages = tuple(
-        replace(stage, unit=tuple(tuple(map(branch, layer)) for layer in stage.unit if isinstance(layer, tuple)))
-        for stage in arch.stages
-    )
-    return replace(arch, stages=stages)
+    return with_residuals(replace(arch, head=head), with_act)
 
 
 def _xcit(model: Any, image: int) -> Arch:
-    heads, mlp = _alike(model.blocks, lambda b: (b.attn.num_heads, b.mlp.fc1.out_features))
+    heads, mlp = _common(model.blocks, lambda b: (b.attn.num_heads, b.mlp.fc1.out_features))
     width = model.embed_dim
-    asks = model.cls_attn_blocks
-    _only(bool(len(asks)) and bool(asks[0].tokens_norm), "class attention that norms its class token alone")
-    _only(model.pos_embed is not None and model.global_pool == "token", "no positions or another pooling")
+    class_blocks = model.cls_attn_blocks
+    _require(
+        bool(len(class_blocks)) and bool(class_blocks[0].tokens_norm),
+        "class attention that norms its class token alone",
+    )
+    _require(model.pos_embed is not None and model.global_pool == "token", "no positions or another pooling")
     depth = len(model.blocks)
-    # its layer scale starts at 1 in models of 12 layers and at 1e-5 in those of 24; the module does not keep the number
+    # layer scale starts at 1 in models of 12 layers and at 1e-5 in those of 24; the module does not keep the number
     scaled = 1.0 if depth <= 12 else 1e-5
     return f.xcit(
         width,
@@ -151,13 +148,13 @@ def _xcit(model: Any, image: int) -> Arch:
         patch=model.patch_embed.patch_size,
         channels=model.in_chans,
         classes=model.num_classes,
-        class_layers=len(asks),
+        class_layers=len(class_blocks),
         scaled=scaled,
     )
 
 
 def _tnt(model: Any, image: int) -> Arch:
-    outer, inner, mlp, pixel_mlp = _alike(
+    outer, inner, mlp, pixel_mlp = _common(
         model.blocks,
         lambda b: (b.attn_out.num_heads, b.attn_in.num_heads, b.mlp.fc1.out_features, b.mlp_in.fc1.out_features),
     )
@@ -182,15 +179,15 @@ def _tnt(model: Any, image: int) -> Arch:
 
 
 def _dims(block: Any) -> tuple[int, int, int]:
-    """Width, heads and MLP of a block."""
+    """Width, heads and MLP width of a block."""
     return block.norm1.normalized_shape[0], block.attn.num_heads, block.mlp.fc1.out_features
 
 
 def _volo(model: Any, image: int) -> Arch:
     stages = [part for part in model.network if isinstance(part, nn.Sequential)]
     kinds = [type(stage[0].attn).__name__ for stage in stages]
-    _only(kinds == ["OutlookAttention"] + ["Attention"] * (len(kinds) - 1), "stages in another order")
-    rows = [_alike(stage, _dims) for stage in stages]
+    _require(kinds == ["OutlookAttention"] + ["Attention"] * (len(kinds) - 1), "stages in another order")
+    rows = [_common(stage, _dims) for stage in stages]
     widths, heads, mlps = (tuple(column) for column in zip(*rows, strict=True))
     proj = model.patch_embed.proj
     dims = [width // count for width, count in zip(widths, heads, strict=True)]
@@ -212,8 +209,10 @@ def _volo(model: Any, image: int) -> Arch:
 
 def _davit(model: Any, image: int) -> Arch:
     first = model.stages[0].blocks[0]
-    _only(len(first) == 2 and type(first[1].attn).__name__ == "ChannelAttention", "another order or kind of attention")
-    rows = [_alike([layer for pair in stage.blocks for layer in pair], _dims) for stage in model.stages]
+    _require(
+        len(first) == 2 and type(first[1].attn).__name__ == "ChannelAttention", "another order or kind of attention"
+    )
+    rows = [_common([layer for pair in stage.blocks for layer in pair], _dims) for stage in model.stages]
     widths, heads, mlps = (tuple(column) for column in zip(*rows, strict=True))
     window = first[0].window_size
     return f.davit(
@@ -230,7 +229,7 @@ def _davit(model: Any, image: int) -> Arch:
 
 
 READERS: dict[str, Callable[[Any, int], Arch]] = {
-    "timm.models.vision_transformer.VisionTransformer": _vit,  # and DeiT's distilled one, which derives from it
+    "timm.models.vision_transformer.VisionTransformer": _vit,  # and its subclass, DeiT's distilled transformer
     "timm.models.xcit.Xcit": _xcit,
     "timm.models.tnt.TNT": _tnt,
     "timm.models.volo.VOLO": _volo,

@@ -1,7 +1,7 @@
 """A Hugging Face `config.json` as a record, without importing transformers.
 
-Read from the file as transformers reads it: where a model has no head_dim of its own (GPT-2, BERT, Nyströmformer), its
-code divides the width by the heads, and a `head_dim` key is ignored there, so it is refused here.
+A key means here what it means to transformers. GPT-2, BERT and Nyströmformer have no head_dim of their own: transformers
+divides the width by the heads and ignores a `head_dim` key, so a key that says otherwise is refused.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import Any
 
 from manyheads.arch import families as f
-from manyheads.spec.arch import Arch
+from manyheads.spec.arch import Arch, with_residuals
 from manyheads.spec.errors import UserError, nearest
 from manyheads.spec.parts import (
     Act,
@@ -48,22 +48,24 @@ def from_config(config: Config) -> Arch:
         hint = nearest(kind, READERS) or f"; known: {', '.join(READERS)}"
         raise UserError(f"model_type {kind!r} is not one manyheads reads{hint}")
     reader, heads = READERS[kind]
-    given = config.get("architectures") or []
-    if not isinstance(given, list) or not all(isinstance(name, str) for name in given):
-        raise UserError(f"architectures is {given!r}; write a list of class names")
-    for name in given:
+    classes = config.get("architectures") or []
+    if not isinstance(classes, list) or not all(isinstance(name, str) for name in classes):
+        raise UserError(f"architectures is {classes!r}; write a list of class names")
+    for name in classes:
         if not name.endswith(heads):
             raise UserError(
-                f"architectures names {name}; of {kind} manyheads reads {', '.join('*' + h for h in heads)}"
+                f"architectures names {name}; manyheads reads {', '.join('*' + h for h in heads)} of model_type {kind}"
             )
     for name, plain in UNSUPPORTED.items():
         if config.get(name, plain) not in (plain, None):
-            raise UserError(f"{name} {config[name]!r} is not one manyheads builds; only {plain!r}")
+            raise UserError(
+                f"manyheads does not build models with {name} {config[name]!r}; only {plain!r} is supported"
+            )
     return reader(config)
 
 
 def _whole(config: Config, *names: str, default: int | None = None) -> int:
-    """A whole number under the first of `names` that is there; without `default` it must be."""
+    """The whole number under the first of `names` that the configuration has; an error without one and a default."""
     for name in names:
         value = config.get(name)
         if value is None:
@@ -84,18 +86,18 @@ def _real(config: Config, name: str, default: float) -> float:
 
 
 def _act(config: Config, name: str, default: str) -> Act:
-    given = str(config.get(name, default))
-    if given not in ACTS:
-        raise UserError(f"{name} {given!r} is not one manyheads builds; known: {', '.join(ACTS)}")
-    return ACTS[given]
+    act = str(config.get(name, default))
+    if act not in ACTS:
+        raise UserError(f"manyheads has no {name} {act!r}; known: {', '.join(ACTS)}")
+    return ACTS[act]
 
 
 def _split(config: Config, width: int, heads: int) -> int:
     """head_dim of a model whose code divides the width by the heads."""
     if config.get("head_dim") not in (None, width // heads):
         raise UserError(
-            f"head_dim {config['head_dim']} is ignored by transformers' {config['model_type']}: it builds "
-            f"{width}//{heads}. Write the record as a manyheads arch.json, where head_dim counts"
+            f"transformers' {config['model_type']} ignores head_dim {config['head_dim']} and builds "
+            f"{width}//{heads}. Write a manyheads arch.json, where head_dim counts"
         )
     if width % heads:
         raise UserError(
@@ -112,8 +114,8 @@ def _classes(config: Config) -> int:
     return len(labels) if labels else _whole(config, "num_labels", default=2)
 
 
-def _wants(config: Config, word: str) -> bool:
-    return any(word in name for name in config.get("architectures") or ())
+def _classifies(config: Config) -> bool:
+    return any("SequenceClassification" in name for name in config.get("architectures") or ())
 
 
 def _gpt2(config: Config) -> Arch:
@@ -131,30 +133,26 @@ def _gpt2(config: Config) -> Arch:
         tied=config.get("tie_word_embeddings", True),
     )
     eps = _real(config, "layer_norm_epsilon", 1e-5)
-    return _edit(arch, eps, _act(config, "activation_function", "gelu_new"))
+    return _with_eps_and_act(arch, eps, _act(config, "activation_function", "gelu_new"))
 
 
-def _edit(arch: Arch, eps: float, act: Act) -> Arch:
-    """The record with another eps in every norm of layers and head, and another activation."""
+def _with_eps_and_act(arch: Arch, eps: float, act: Act) -> Arch:
+    """`arch` with another eps in every norm of layers and head, and another activation in its MLPs."""
 
     def branch(residual: Residual) -> Residual:
         norm = None if residual.norm is None else replace(residual.norm, eps=eps)
         op = replace(residual.op, act=act) if isinstance(residual.op, Mlp) else residual.op
         return replace(residual, norm=norm, op=op)
 
-    stages = tuple(
-        replace(stage, unit=tuple(tuple(branch(r) for r in layer) for layer in stage.unit if isinstance(layer, tuple)))
-        for stage in arch.stages
-    )
     head = arch.head
     if isinstance(head, Classify | Lm) and head.norm is not None:
         head = replace(head, norm=replace(head.norm, eps=eps))
-    return replace(arch, stages=stages, head=head)
+    return replace(with_residuals(arch, branch), head=head)
 
 
-def _reader_head(config: Config, width: int) -> Head | None:
-    """BERT's pooler and classifier where the configuration is of a classifier; None: masked language modelling."""
-    if not _wants(config, "SequenceClassification"):
+def _bert_head(config: Config, width: int) -> Head | None:
+    """BERT's pooler and classifier, or None for masked language modelling."""
+    if not _classifies(config):
         return None
     return Classify(_classes(config), "class", None, hidden=width, act="tanh")
 
@@ -163,7 +161,7 @@ def _bert(config: Config) -> Arch:
     width, heads = _whole(config, "hidden_size"), _whole(config, "num_attention_heads")
     positions, eps = _whole(config, "max_position_embeddings", default=512), _real(config, "layer_norm_eps", 1e-12)
     if not config.get("tie_word_embeddings", True):
-        raise UserError("BERT with an untied head is not one manyheads builds; set tie_word_embeddings to true")
+        raise UserError("manyheads builds BERT with a tied head only; set tie_word_embeddings to true")
     arch = f.bert(
         width,
         _whole(config, "num_hidden_layers"),
@@ -175,9 +173,9 @@ def _bert(config: Config) -> Arch:
         positions=positions,
         types=_whole(config, "type_vocab_size", default=2),
         eps=eps,
-        head=_reader_head(config, width),
+        head=_bert_head(config, width),
     )
-    return _edit(arch, eps, _act(config, "hidden_act", "gelu"))
+    return _with_eps_and_act(arch, eps, _act(config, "hidden_act", "gelu"))
 
 
 def _vit(config: Config) -> Arch:
@@ -195,7 +193,7 @@ def _vit(config: Config) -> Arch:
         classes=_classes(config),
         qkv_bias=config.get("qkv_bias", True),
     )
-    return _edit(arch, _real(config, "layer_norm_eps", 1e-12), _act(config, "hidden_act", "gelu"))
+    return _with_eps_and_act(arch, _real(config, "layer_norm_eps", 1e-12), _act(config, "hidden_act", "gelu"))
 
 
 def _llama(config: Config) -> Arch:
@@ -203,13 +201,13 @@ def _llama(config: Config) -> Arch:
     kind = config["model_type"]
     windowed = config.get("use_sliding_window", kind == "mistral") and config.get("sliding_window") is not None
     if windowed:
-        raise UserError("sliding-window attention is not one manyheads builds; set sliding_window to null")
+        raise UserError("manyheads does not build sliding-window attention; set sliding_window to null")
     if _act(config, "hidden_act", "silu") != "silu":
-        raise UserError(f"hidden_act {config['hidden_act']!r} in a gated MLP is not one manyheads builds; only 'silu'")
+        raise UserError(f"manyheads does not build a gated MLP with hidden_act {config['hidden_act']!r}; only 'silu'")
     kv = _whole(config, "num_key_value_heads", default=heads)
-    usual = 128 if kind == "qwen3" else None  # what transformers builds where the file says nothing
+    usual = 128 if kind == "qwen3" else None  # transformers' default, where the file has no head_dim
     dim = _whole(config, "head_dim", default=usual) if usual or config.get("head_dim") else _split(config, width, heads)
-    arch = f.llama(
+    return f.llama(
         width,
         _whole(config, "num_hidden_layers"),
         heads,
@@ -225,7 +223,6 @@ def _llama(config: Config) -> Arch:
         out_bias=kind != "qwen2" and bool(config.get("attention_bias", False)),
         eps=_real(config, "rms_norm_eps", 1e-6),
     )
-    return arch
 
 
 def _rope(config: Config) -> Rope | RopeLlama3:
@@ -244,7 +241,7 @@ def _rope(config: Config) -> Rope | RopeLlama3:
             _real(scaling, "high_freq_factor", 4.0),
             _whole(scaling, "original_max_position_embeddings"),
         )
-    raise UserError(f"rope_type {kind!r} is not one manyheads builds; known: default, llama3")
+    raise UserError(f"manyheads has no rope_type {kind!r}; known: default, llama3")
 
 
 def _nystromformer(config: Config) -> Arch:
@@ -258,9 +255,9 @@ def _nystromformer(config: Config) -> Arch:
         Residual(Mlp(_whole(config, "intermediate_size"), act), norm, "post"),
     )
     head: Head = Masked(bias=True, transform=True)
-    if _wants(config, "SequenceClassification"):
+    if _classifies(config):
         head = Classify(_classes(config), "class", None, hidden=width, act=act)
-    # its position table has two rows more than positions: ids start at 2, as in RoBERTa
+    # the position table has two more rows than positions, because position ids start at 2, as in RoBERTa
     embed = Token(
         _whole(config, "vocab_size", default=30000),
         tokens + 2,
@@ -271,7 +268,7 @@ def _nystromformer(config: Config) -> Arch:
     return Arch("nystromformer", embed, (stage,), head)
 
 
-# what changes a model beyond what a record of its family can say, and the value that does not
+# keys for which a record has no field, and the only value that is supported
 # fmt: off
 UNSUPPORTED: dict[str, Any] = {
     "mlp_bias": False, "partial_rotary_factor": 1.0, "is_decoder": False, "add_cross_attention": False,
@@ -279,7 +276,7 @@ UNSUPPORTED: dict[str, Any] = {
 }
 # fmt: on
 CAUSAL, READS = ("ForCausalLM", "LMHeadModel"), ("ForMaskedLM", "ForPreTraining", "ForSequenceClassification")
-# model type -> reader, and the endings of the classes it speaks for
+# model type -> the function that reads it, and the endings of the classes that it reads
 # fmt: off
 READERS: dict[str, tuple[Callable[[Config], Arch], tuple[str, ...]]] = {
     "gpt2": (_gpt2, CAUSAL), "llama": (_llama, CAUSAL), "mistral": (_llama, CAUSAL), "qwen2": (_llama, CAUSAL),

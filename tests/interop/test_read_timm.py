@@ -7,7 +7,7 @@ import torch
 
 from manyheads.arch import zoo
 from manyheads.arch.count import params
-from manyheads.interop.names import resolve
+from manyheads.interop.resolve import resolve
 from manyheads.spec.errors import UserError
 from manyheads.spec.parts import Mlp
 from tests.parity.test_counts import TIMM
