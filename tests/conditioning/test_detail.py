@@ -9,8 +9,8 @@ import pytest
 import torch
 from torch import Tensor
 
+from manyheads.conditioning.attention_calls import fused_entropy
 from manyheads.conditioning.jacobian import extremes
-from manyheads.conditioning.listen import fused_entropy
 from manyheads.conditioning.probe import probe
 from manyheads.models.build import build
 from tests.conditioning.others import CASES, make
@@ -70,7 +70,7 @@ def test_detail_is_found_in_every_family(name: str) -> None:
 def test_entropy_of_fused_attention_in_parts(causal: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     q, k = torch.randn(2, 4, 9, 8), torch.randn(2, 2, 9, 8)
     whole = fused_entropy(q, k, k, is_causal=causal, enable_gqa=True)
-    monkeypatch.setattr("manyheads.conditioning.listen.MAP", 2 * 4 * 9 * 2)
+    monkeypatch.setattr("manyheads.conditioning.attention_calls.MAP", 2 * 4 * 9 * 2)
     torch.testing.assert_close(fused_entropy(q, k, k, is_causal=causal, enable_gqa=True), whole)
     if causal:
         assert whole[..., 0].abs().max() == 0  # the first token sees itself alone

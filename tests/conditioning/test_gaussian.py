@@ -117,7 +117,7 @@ def test_the_bidiagonal_model_draws_what_an_svd_of_gaussian_blocks_gives() -> No
 
 
 def test_the_bisection_finds_the_singular_values_of_its_bidiagonal() -> None:
-    from manyheads.conditioning.theory.sampling import _eigenvalue
+    from manyheads.conditioning.theory.gaussian import _eigenvalue
 
     draw = np.random.default_rng(2)
     main, side = draw.chisquare(5.0, (9, 3)), draw.chisquare(4.0, (8, 3))

@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from manyheads.conditioning.monitor import Probe, Reading
+from manyheads.conditioning.monitor import Probe, ProbeReading
 from manyheads.conditioning.probe import probe, summary
 from manyheads.models.build import build
 from manyheads.spec.errors import UserError
@@ -43,7 +43,7 @@ def test_readings_come_when_due_and_leave_the_losses_alone() -> None:
 
 
 def test_a_callback_takes_the_readings() -> None:
-    taken: list[Reading] = []
+    taken: list[ProbeReading] = []
     monitor = Probe(every=3, batch=inputs(ARCH), callback=taken.append)
     model = build(ARCH, seed=0)
     assert monitor.probe_if_due(1, model) is None
@@ -53,7 +53,7 @@ def test_a_callback_takes_the_readings() -> None:
 
 
 def test_a_reading_is_lines_for_a_file_and_scalars_for_a_tracker() -> None:
-    reading = Reading(7, probe(build(ARCH, seed=0), inputs(ARCH)))
+    reading = ProbeReading(7, probe(build(ARCH, seed=0), inputs(ARCH)))
     lines = [json.loads(json.dumps(record, allow_nan=False)) for record in reading.records()]
     assert [(line["step"], line["name"]) for line in lines] == [(7, site.name) for site in reading.sites]
     found = summary(reading.sites)["softmax"]

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from manyheads.conditioning.listen import listening
+from manyheads.conditioning.attention_calls import recorded_calls
 from manyheads.conditioning.probe import as_record, probe, summary
 from manyheads.conditioning.taps import find
 from manyheads.models.build import build
@@ -268,7 +268,7 @@ def test_the_fast_path_of_an_encoder_gives_the_same_heads() -> None:
     sites = probe(model, {"src": batch, "src_key_padding_mask": padding}, mask=~padding)
     layer = model.layers[0].self_attn
     expected = layer(batch, batch, batch, key_padding_mask=padding, need_weights=False)[0]
-    with torch.no_grad(), listening(model, find(model)) as heard:
+    with torch.no_grad(), recorded_calls(model, find(model)) as heard:
         torch.backends.mha.set_fastpath_enabled(False)
         model(batch, src_key_padding_mask=padding)
         torch.backends.mha.set_fastpath_enabled(True)

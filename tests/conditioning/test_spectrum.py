@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from manyheads.conditioning.products import extreme_vectors, squarings
+from manyheads.conditioning.singular_values import extreme_vectors, squarings
 from manyheads.conditioning.spectrum import LIMITS, edges, spectrum
 from manyheads.spec.errors import UserError
 

@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch import nn
 
-from manyheads.conditioning.listen import listening, multihead
+from manyheads.conditioning.attention_calls import multihead, recorded_calls
 from manyheads.conditioning.probe import probe
 from manyheads.conditioning.taps import TAPS, Tap, find
 from manyheads.models.build import build
@@ -75,7 +75,7 @@ def test_what_is_heard_is_what_the_output_projection_is_given(name: str) -> None
     for place in places:
         at = place.tap.at if isinstance(place.tap.at, str) else place.tap.at[-1]
         place.module.get_submodule(at).register_forward_pre_hook(lambda module, args: given.append(args[0]))
-    with listening(model, places) as heard:
+    with recorded_calls(model, places) as heard:
         _ = model(**batch) if isinstance(batch, dict) else model(batch)
     assert len(heard) == len(given)
     for entry, expected in zip(heard, given, strict=True):

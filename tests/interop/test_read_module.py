@@ -94,7 +94,7 @@ class Mine(nn.Module):
 
 def test_unknown_attention_can_be_named() -> None:
     model = nn.Sequential(nn.Sequential(*(Mine() for _ in range(3))))
-    with pytest.raises(UserError, match="no attention that manyheads knows"):
+    with pytest.raises(UserError, match="manyheads knows no attention"):
         from_module(model, torch.randn(2, 10, 32))
     read = from_module(model, torch.randn(2, 10, 32), taps={"0.*": Tap("proj", heads=4)})
     assert (depths(read.arch), heads(read.arch), head_dims(read.arch)) == ([3], [4], [8])

@@ -123,13 +123,13 @@ def plan(
     if measure > 0:
         report["measured"] = _measure(found, measure, device)
     if plot is not None:
-        from .plan_figure import draw
+        from .plan_view import draw
 
         draw(found, model, plot)
     if as_json:
         print(json.dumps(report, allow_nan=False))
     else:
-        from .plan_table import show
+        from .plan_view import show
 
         show(found, report, chosen, brief=brief)
 

@@ -10,7 +10,7 @@ import typer
 
 from manyheads.spec.errors import UserError
 
-from .subject import subject
+from .model_and_inputs import load_with_inputs
 
 COLOURS = ("#1f6feb", "#d1642d", "#1a7f37", "#8250df")
 
@@ -43,15 +43,15 @@ def probe(
         from manyheads.conditioning.probe import as_record, summary
         from manyheads.conditioning.probe import probe as measured
 
-        given = subject(
+        loaded = load_with_inputs(
             model, images=images, text=text, batch=batch, tokens=tokens, random=random, seed=seed, device=device
         )
         status.update(f"probing {model}")
-        sites = measured(given.module, given.inputs, detail=detail, jacobian=jacobian)
+        sites = measured(loaded.module, loaded.inputs, detail=detail, jacobian=jacobian)
     report = {
         "model": model,
-        "weights": given.weights,
-        "input": given.source,
+        "weights": loaded.weights,
+        "input": loaded.source,
         "batch": batch,
         "sites": [as_record(site) for site in sites],
         "summary": {kind: as_record(found) for kind, found in summary(sites).items()},

@@ -10,8 +10,8 @@ import typer
 
 from manyheads.spec.errors import UserError
 
+from .model_and_inputs import load_with_inputs
 from .numbers import whole_numbers
-from .subject import subject
 
 
 def rank(
@@ -40,15 +40,15 @@ def rank(
         status.update(f"loading {model}")
         from manyheads.conditioning.coverage import ENOUGH, as_record, coverage
 
-        given = subject(
+        loaded = load_with_inputs(
             model, images=images, text=text, batch=batch, tokens=tokens, random=random, seed=seed, device=device
         )
         status.update(f"measuring {model}")
-        found = coverage(given.module, given.inputs, dims)
+        found = coverage(loaded.module, loaded.inputs, dims)
     report = {
         "model": model,
-        "weights": given.weights,
-        "input": given.source,
+        "weights": loaded.weights,
+        "input": loaded.source,
         "batch": batch,
         "enough": ENOUGH,
         "layers": [as_record(layer) for layer in found],

@@ -1,1 +1,1 @@
-"""How well attention is conditioned: kappa of the concatenated heads as measured, and as theory says it should be."""
+"""How well attention is conditioned: kappa, the condition number of the concatenated heads, measured and predicted."""

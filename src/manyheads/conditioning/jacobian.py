@@ -1,4 +1,4 @@
-"""Extreme singular values of an attention's Jacobian, by products with it and with its transpose alone."""
+"""Extreme singular values of an attention's Jacobian, from products with it and with its transpose alone."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ STEPS, TOLERANCE = 100, 1e-3
 class Jacobian:
     """Extreme singular values of the derivative of an attention's output by its tokens, on one sample.
 
-    `converged` says whether both are within a relative `TOLERANCE` of singular values. Where it is false `sigma_min` is
-    an upper bound that further steps lower, and so `kappa` a lower one."""
+    `converged` says whether both are within a relative `TOLERANCE` of singular values. Where it is false, `sigma_min` is
+    an upper bound, which further steps lower, and `kappa` a lower bound."""
 
     sigma_max: float
     sigma_min: float
@@ -29,11 +29,12 @@ class Jacobian:
 
 
 def extremes(f: Callable[[Tensor], Tensor], x: Tensor, *, steps: int = STEPS, tolerance: float = TOLERANCE) -> Jacobian:
-    """Of the derivative of `f` at `x`, by Golub-Kahan bidiagonalisation, every vector made orthogonal to all before it.
+    """Extreme singular values of the derivative of `f` at `x`, by Golub-Kahan bidiagonalisation with full
+    reorthogonalisation.
 
-    J V_k = U_k B_k with B_k upper bidiagonal: its singular values lie inside those of J and reach the extremes first.
-    Its SVD B_k = P S Q^T bounds the error of s_i by |beta_k P_ki|. The first vector is drawn from a generator of its
-    own."""
+    J V_k = U_k B_k with B_k upper bidiagonal: the singular values of B_k lie between the extremes of J's and approach
+    these first. The SVD B_k = P S Q^T bounds the error of s_i by |beta_k P_ki|. The first vector is drawn from a
+    generator of its own, so the global random state is unaffected."""
     flat = x.detach().flatten()
     with sdpa_kernel(SDPBackend.MATH), without_kernels():  # fused attention has no forward derivative
         y, transposed = torch.func.vjp(lambda t: f(t.view_as(x)).flatten(), flat)[:2]
@@ -47,14 +48,16 @@ def extremes(f: Callable[[Tensor], Tensor], x: Tensor, *, steps: int = STEPS, to
             return out
 
         most = min(flat.numel(), y.numel())
-        if y.numel() < flat.numel():  # from the smaller side, or the larger one's null space would be read as 0
+        if (
+            y.numel() < flat.numel()
+        ):  # start on the smaller side: the larger side's null space would give a singular value of 0
             push, pull = pull, push
         generator = torch.Generator().manual_seed(0)
         start = torch.randn(most, generator=generator, dtype=torch.float64).to(flat)
         right, left = [start / start.norm()], [torch.zeros((), dtype=flat.dtype, device=flat.device)]
         alphas: list[float] = []
         betas: list[float] = [0.0]
-        found = Jacobian(0.0, 0.0, float("inf"), 0, True)
+        extreme = Jacobian(0.0, 0.0, float("inf"), 0, True)
         for step in range(1, min(steps, most) + 1):
             u = _apart(push(right[-1]) - betas[-1] * left[-1], left[1:])
             alphas.append(u.norm().item())
@@ -63,15 +66,15 @@ def extremes(f: Callable[[Tensor], Tensor], x: Tensor, *, steps: int = STEPS, to
             left.append(u)
             v = _apart(pull(u) - alphas[-1] * right[-1], right)
             betas.append(v.norm().item())
-            found = _read(alphas, betas, step, tolerance, last=step == most)
-            if found.converged or alphas[-1] == 0 or betas[-1] == 0:
+            extreme = _read(alphas, betas, step, tolerance, last=step == most)
+            if extreme.converged or alphas[-1] == 0 or betas[-1] == 0:
                 break
             right.append(v / betas[-1])
-    return found
+    return extreme
 
 
 def _apart(vector: Tensor, basis: list[Tensor]) -> Tensor:
-    """`vector` without its parts along `basis`, removed twice: once leaves what rounding let through."""
+    """`vector` without its parts along `basis`, which are removed twice: rounding leaves some of them the first time."""
     if not basis:
         return vector
     rows = torch.stack(basis)

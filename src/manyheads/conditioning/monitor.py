@@ -1,4 +1,4 @@
-"""`Probe`: the probe every so many steps of one's own training loop."""
+"""`Probe`: call the probe every so many steps of your own training loop."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from .taps import Tap
 
 
 @dataclass(frozen=True)
-class Reading:
-    """The sites of one probe, and the step it was made at."""
+class ProbeReading:
+    """The sites of one probe, and the training step at which it ran."""
 
     step: int
     sites: tuple[Site, ...]
@@ -27,11 +27,11 @@ class Reading:
         return [{"step": self.step} | as_record(site) for site in self.sites]
 
     def scalars(self) -> dict[str, float]:
-        """The few numbers a tracker plots, kind by kind: mean log kappa over the layers, raw and centred."""
+        """The numbers that a tracker plots, for each kind of attention: mean log kappa over layers, raw and centred."""
         out = {}
-        for kind, found in summary(self.sites).items():
-            out[f"log_kappa/{kind}"] = found.mean_log_kappa
-            out[f"centred_log_kappa/{kind}"] = found.mean_centred_log_kappa
+        for kind, layers in summary(self.sites).items():
+            out[f"log_kappa/{kind}"] = layers.mean_log_kappa
+            out[f"centred_log_kappa/{kind}"] = layers.mean_centred_log_kappa
         return out
 
 
@@ -44,7 +44,7 @@ class Probe:
             monitor.probe_if_due(step, model)
         monitor.readings[-1].scalars()
 
-    Readings are kept in `readings`, or handed to `callback` if there is one. The other options are those of `probe`."""
+    Readings are appended to `readings`, or passed to `callback` if one is given. The other options are those of `probe`."""
 
     def __init__(
         self,
@@ -54,23 +54,23 @@ class Probe:
         mask: Bool[Tensor, "... tokens"] | None = None,
         detail: bool = False,
         taps: Mapping[str, Tap] | None = None,
-        callback: Callable[[Reading], None] | None = None,
+        callback: Callable[[ProbeReading], None] | None = None,
     ) -> None:
         if every < 1:
             raise UserError(f"every={every}: the probe runs every so many steps; write 1 or more")
         self.every, self.batch, self.mask = every, batch, mask
         self.detail, self.taps = detail, taps
-        self.readings: list[Reading] = []
+        self.readings: list[ProbeReading] = []
         self.callback = callback or self.readings.append
 
     def due(self, step: int) -> bool:
         """Whether the probe runs at this step."""
         return step % self.every == 0
 
-    def probe_if_due(self, step: int, model: nn.Module) -> Reading | None:
-        """The reading of this step, or None where none is due. The model may be compiled or wrapped."""
+    def probe_if_due(self, step: int, model: nn.Module) -> ProbeReading | None:
+        """The reading of this step, or None where no probe is due. The model may be compiled or wrapped."""
         if not self.due(step):
             return None
-        reading = Reading(step, probe(model, self.batch, mask=self.mask, detail=self.detail, taps=self.taps))
+        reading = ProbeReading(step, probe(model, self.batch, mask=self.mask, detail=self.detail, taps=self.taps))
         self.callback(reading)
         return reading

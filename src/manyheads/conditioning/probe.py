@@ -1,7 +1,7 @@
-"""`probe(model, batch)`: how well every attention of any model is conditioned, measured on one forward.
+"""`probe(model, batch)`: how well every attention of any model is conditioned, measured in one forward.
 
-Everything is read from the concatenated heads, tokens x inner, at the input of the output projection, with fused
-attention left on. The model is left exactly as found.
+kappa is the condition number of the concatenated heads, a tokens x inner matrix (inner = heads x head_dim). The matrix
+is read at the input of the output projection, so fused attention stays on. The model is left exactly as it was.
 """
 
 from __future__ import annotations
@@ -17,28 +17,28 @@ from torch import Tensor, nn
 
 from manyheads.spec.errors import UserError
 
-from .detail import Detail, look_closer
+from .attention_calls import AttentionCall, recorded_calls
 from .jacobian import Jacobian, extremes
-from .listen import Heard, listening
-from .measure import as_matrices, fit, measure
+from .plain_forward import arguments, call, untouched, unwrap
+from .site_numbers import Detail, as_matrices, fit, look_closer, measure
 from .taps import Kind, Place, Tap, find
 from .theory import gaussian_log_kappa
-from .untouched import arguments, call, untouched, unwrap
 
 
 @dataclass(frozen=True)
 class Site:
-    """One attention as it ran: the condition of its concatenated heads.
+    """One attention call: the conditioning of its concatenated heads.
 
-    A sample is one matrix of `tokens` rows; inside windows and, in TNT, patches, each is a matrix of its own.
-    `real_tokens` are the rows left when padding is dropped, on average. `layer` counts the sites of the same kind, in
-    the order of the forward. Averages are over the matrices of finite kappa, `deficient` is the share of the others;
-    `kappa` is the geometric mean, `mean_kappa` the arithmetic one. `centred` is without the mean over tokens.
+    Each sample is one matrix of `tokens` rows; where attention works in windows (or, in TNT, inside patches), each
+    window is. `real_tokens` is the mean number of rows without padding. `layer` counts the sites of the same kind in
+    the order of the forward. Averages are over the matrices of finite kappa, and `deficient` is the share of the
+    others. `kappa` is the geometric mean, `mean_kappa` the arithmetic one; `centred` values are those without the mean
+    over tokens.
 
-    `gaussian_log_kappa` is expected of independent normal entries in this shape. `head_correlation` is the mean over
-    pairs of heads of |A^T B|^2 / (|A^T A| |B^T B|), centred (linear CKA): independent heads give about
-    head_dim / (tokens + head_dim), equal ones 1. `reliable` is the share of matrices within what the method carries.
-    `effective_rank` and `numerical_rank` need every singular value: on a GPU they come with `detail` alone."""
+    `gaussian_log_kappa` is the expectation for independent normal entries in this shape. `head_correlation` is the mean
+    over pairs of heads of |A^T B|^2 / (|A^T A| |B^T B|), centred (linear CKA): independent heads give about
+    head_dim / (tokens + head_dim), equal heads 1. `reliable` is the share of matrices whose kappa the method can carry.
+    `effective_rank` and `numerical_rank` need every singular value; on a GPU they are computed with `detail` only."""
 
     name: str
     layer: int
@@ -79,44 +79,44 @@ def probe(
     jacobian: bool = False,
     taps: Mapping[str, Tap] | None = None,
 ) -> tuple[Site, ...]:
-    """One record for every attention that ran, in the order of the forward; class attention (one row) is left out.
+    """One record for every attention call, in the order of the forward; class attention (one row) is left out.
 
-    `batch` is a tensor, a tuple of arguments or a mapping of keyword arguments. `mask` is True at real tokens; without
-    it a mapping's own `attention_mask` or `mask` serves. The forward is eager, in evaluation mode and in float32,
-    whatever the model's precision; `detail` adds attention entropy, kappa of tokens, values and MLP, `jacobian` the
-    extreme singular values of every attention's Jacobian on the first sample. `taps` names sites that the table does
-    not know. Under FSDP every rank has to call it."""
+    `batch` is a tensor, a tuple of arguments or a mapping of keyword arguments. `mask` is True at real tokens; by
+    default it is the mapping's own `attention_mask` or `mask`. The forward is eager, in evaluation mode and in float32,
+    whatever the model's precision. `detail` adds attention entropy and kappa of tokens, values and MLP; `jacobian` adds
+    the extreme singular values of every attention's Jacobian on the first sample. `taps` names attention modules that
+    the table does not know. Under FSDP every rank must call `probe`."""
     module = unwrap(model)
     places = find(module, taps)
     first = next(module.parameters(), None)
     args, kwargs = arguments(batch, None if first is None else first.device)
-    given = kwargs.get("attention_mask", kwargs.get("mask")) if mask is None else mask
-    real = given.bool().flatten(0, -2) if isinstance(given, Tensor) and given.ndim in (2, 3) else None
+    keep = kwargs.get("attention_mask", kwargs.get("mask")) if mask is None else mask
+    real = keep.bool().flatten(0, -2) if isinstance(keep, Tensor) and keep.ndim in (2, 3) else None
     with untouched(module):
-        with listening(module, places, detail=detail) as calls:
+        with recorded_calls(module, places, detail=detail) as calls:
             call(module, args, kwargs)
-        heard = _numbered([entry for entry in calls if entry.place.tap.kind != "class"])
-        if not heard:
+        named = _named([entry for entry in calls if entry.place.tap.kind != "class"])
+        if not named:
             raise UserError(
-                f"{len(places)} attention modules were found, {places[0].name} among them, and none ran on "
+                f"the model has {len(places)} attention modules, {places[0].name} among them, and none of them ran on "
                 "this batch with more than a class token; give a batch that reaches them"
             )
-        sites = [(as_matrices(entry), fit(entry, real), entry.place.heads) for _, _, entry in heard]
+        sites = [(as_matrices(entry), fit(entry, real), entry.place.heads) for _, _, entry in named]
         rows = measure(sites, ranks=detail or sites[0][0].device.type != "cuda")
-        closer = [look_closer(entry, real) if detail else None for _, _, entry in heard]
+        closer = [look_closer(entry, real) if detail else None for _, _, entry in named]
         slopes = _jacobians(module, places, args, kwargs) if jacobian else {}
     return tuple(
         _site(name, layer, entry, numbers, near, slopes.get(name))
-        for (name, layer, entry), numbers, near in zip(heard, rows, closer, strict=True)
+        for (name, layer, entry), numbers, near in zip(named, rows, closer, strict=True)
     )
 
 
-def _numbered(heard: Sequence[Heard]) -> list[tuple[str, int, Heard]]:
-    """Each call with its name (a second call of one module is `name#2`) and its place among its kind."""
+def _named(calls: Sequence[AttentionCall]) -> list[tuple[str, int, AttentionCall]]:
+    """Each call with its name (the second call of a module is `name#2`) and its number among the calls of its kind."""
     names: dict[str, int] = {}
     kinds: dict[Kind, int] = {}
     out = []
-    for entry in heard:
+    for entry in calls:
         name, kind = entry.place.name, entry.place.tap.kind
         names[name], kinds[kind] = names.get(name, 0) + 1, kinds.get(kind, 0) + 1
         out.append((name if names[name] == 1 else f"{name}#{names[name]}", kinds[kind] - 1, entry))
@@ -126,7 +126,7 @@ def _numbered(heard: Sequence[Heard]) -> list[tuple[str, int, Heard]]:
 def _site(
     name: str,
     layer: int,
-    entry: Heard,
+    entry: AttentionCall,
     numbers: Float[Tensor, "fields matrices"],
     near: Detail | None,
     slope: Jacobian | None,
@@ -138,44 +138,44 @@ def _site(
     (log, spread), (centred_log, centred_spread) = _finite(log_kappa), _finite(centred)
     finite = kappa[kappa.isfinite()]
     return Site(
-        name,
-        layer,
-        entry.place.tap.kind,
-        tokens,
-        heads,
-        inner // heads,
-        inner,
-        len(matrices),
-        real.mean().item(),
-        str(matrices.dtype).removeprefix("torch."),
-        math.exp(log),
-        log,
-        spread,
-        finite.mean().item() if len(finite) else math.inf,
-        math.exp(centred_log),
-        centred_log,
-        centred_spread,
-        stable.mean().item(),
-        participation.mean().item(),
-        _known(effective),
-        _known(rank),
-        predicted.mean,
-        predicted.spread,
-        _known(correlation),
-        1 - len(finite) / len(kappa),
-        reliable.mean().item(),
-        near,
-        slope,
+        name=name,
+        layer=layer,
+        kind=entry.place.tap.kind,
+        tokens=tokens,
+        heads=heads,
+        head_dim=inner // heads,
+        inner=inner,
+        matrices=len(matrices),
+        real_tokens=real.mean().item(),
+        dtype=str(matrices.dtype).removeprefix("torch."),
+        kappa=math.exp(log),
+        log_kappa=log,
+        log_kappa_spread=spread,
+        mean_kappa=finite.mean().item() if len(finite) else math.inf,
+        centred_kappa=math.exp(centred_log),
+        centred_log_kappa=centred_log,
+        centred_log_kappa_spread=centred_spread,
+        stable_rank=stable.mean().item(),
+        participation=participation.mean().item(),
+        effective_rank=_mean(effective),
+        numerical_rank=_mean(rank),
+        gaussian_log_kappa=predicted.mean,
+        gaussian_log_kappa_spread=predicted.spread,
+        head_correlation=_mean(correlation),
+        deficient=1 - len(finite) / len(kappa),
+        reliable=reliable.mean().item(),
+        detail=near,
+        jacobian=slope,
     )
 
 
-def _known(values: Float[Tensor, " matrices"]) -> float | None:
+def _mean(values: Float[Tensor, " matrices"]) -> float | None:
     """The mean, or None where nothing was measured."""
     return None if values.isnan().any() else values.mean().item()
 
 
 def _finite(logs: Float[Tensor, " matrices"]) -> tuple[float, float]:
-    """Mean and standard deviation of those that are finite."""
+    """Mean and standard deviation of the finite values; (inf, 0) where there is none."""
     logs = logs[logs.isfinite()]
     return (logs.mean().item(), logs.std(correction=0).item()) if len(logs) else (math.inf, 0.0)
 
@@ -183,20 +183,20 @@ def _finite(logs: Float[Tensor, " matrices"]) -> tuple[float, float]:
 def _jacobians(
     module: nn.Module, places: Sequence[Place], args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> dict[str, Jacobian]:
-    """Of every attention's output by its tokens, at what the first sample gives it."""
+    """The Jacobian of every attention's output by its tokens, at the first sample."""
     one = [value[:1] if isinstance(value, Tensor) and value.ndim else value for value in (*args, *kwargs.values())]
-    with listening(module, places, arguments=True) as calls:
+    with recorded_calls(module, places, arguments=True) as calls:
         call(module, tuple(one[: len(args)]), dict(zip(kwargs, one[len(args) :], strict=True)))
-    found = {}
-    for name, _, entry in _numbered([entry for entry in calls if entry.place.tap.kind != "class"]):
+    jacobians = {}
+    for name, _, entry in _named([entry for entry in calls if entry.place.tap.kind != "class"]):
         tokens = entry.tokens
         assert tokens is not None, "an attention is called with tokens"
-        found[name] = extremes(partial(_again, entry, tokens), tokens)
-    return found
+        jacobians[name] = extremes(partial(_again, entry, tokens), tokens)
+    return jacobians
 
 
-def _again(entry: Heard, tokens: Tensor, other: Tensor) -> Tensor:
-    """The attention on other tokens, its further arguments as they were."""
+def _again(entry: AttentionCall, tokens: Tensor, other: Tensor) -> Tensor:
+    """The attention's output on other tokens, its further arguments unchanged."""
     swap: Callable[[Any], Any] = lambda value: other if value is tokens else value  # noqa: E731
     kwargs = {name: swap(value) for name, value in entry.kwargs.items()}
     out = call(entry.place.module, tuple(swap(value) for value in entry.args), kwargs)
@@ -206,8 +206,10 @@ def _again(entry: Heard, tokens: Tensor, other: Tensor) -> Tensor:
 
 @dataclass(frozen=True)
 class Summary:
-    """The sites of one kind, all layers. `mean_kappa` is the paper's statistic, the arithmetic mean over layers and
-    samples, which one layer can decide; `mean_log_kappa` is the mean over layers of each layer's mean log kappa."""
+    """The sites of one kind over all layers.
+
+    `mean_kappa` is the first paper's statistic, the arithmetic mean over layers and samples, which one layer can
+    dominate; `mean_log_kappa` is the mean over layers of each layer's mean log kappa."""
 
     layers: int
     mean_kappa: float
@@ -219,7 +221,7 @@ class Summary:
 
 
 def summary(sites: Sequence[Site]) -> dict[Kind, Summary]:
-    """One summary for each kind of attention: windows, channels and tokens are never averaged together."""
+    """One summary for each kind of attention; windows, channels and tokens are never averaged together."""
     out: dict[Kind, Summary] = {}
     for kind in dict.fromkeys(site.kind for site in sites):
         own = [site for site in sites if site.kind == kind]
@@ -228,19 +230,19 @@ def summary(sites: Sequence[Site]) -> dict[Kind, Summary]:
             return math.fsum(getattr(site, field) for site in own) / len(own)
 
         out[kind] = Summary(
-            len(own),
-            mean("mean_kappa"),
-            mean("log_kappa"),
-            mean("centred_log_kappa"),
-            own[0].log_kappa,
-            mean("gaussian_log_kappa"),
-            mean("reliable"),
+            layers=len(own),
+            mean_kappa=mean("mean_kappa"),
+            mean_log_kappa=mean("log_kappa"),
+            mean_centred_log_kappa=mean("centred_log_kappa"),
+            first_log_kappa=own[0].log_kappa,
+            gaussian_log_kappa=mean("gaussian_log_kappa"),
+            reliable=mean("reliable"),
         )
     return out
 
 
 def as_record(site: Site | Summary) -> dict[str, Any]:
-    """Plain values for JSON; what is not finite, and has no place there, is None."""
+    """Plain values for JSON, with None for numbers that are not finite."""
 
     def tidy(value: Any) -> Any:
         if isinstance(value, dict):

@@ -1,14 +1,14 @@
-"""kappa of many tokens x inner matrices at once, raw and with the token mean removed, and what it can be trusted for.
+"""kappa, the condition number, of many tokens x inner matrices at once, raw and with the token mean removed.
 
-Three methods, all in float64 whatever the input:
-* `eigen`: eigenvalues of the Gram matrix on the smaller side. A Gram matrix squares kappa, so a matrix that comes out
-  beyond 1e5 is measured again by `exact`. The default off CUDA.
-* `products`: eigenvectors of the same Gram matrix by matrix products alone, then singular values as |A u|, which brings
-  back what the Gram matrix lost up to kappa 2e6. The default on CUDA, where it never waits for the device.
-* `exact`: QR of the matrix, singular values of its triangle.
+There are three methods; all compute in float64 whatever the input:
+* `eigen`, the default off CUDA: eigenvalues of the Gram matrix on the smaller side. A Gram matrix squares kappa, so a
+  matrix whose kappa comes out beyond 1e5 is measured again by `exact`.
+* `products`, the default on CUDA, where it never waits for the device: eigenvectors of the same Gram matrix by matrix
+  products alone, then singular values as |A u|. These restore what the Gram matrix lost, up to kappa 2e6.
+* `exact`: QR of the matrix, then singular values of its triangle.
 
-Half-precision activations read low (kappa 9e3 as 7e3 in bfloat16) and float32 storage holds no more than about 3e8:
-measure in float32 with TF32 off. `docs/theory.md` has the agreement of all three with a float64 SVD.
+Measure in float32 with TF32 off. Half-precision activations read low (kappa 9e3 reads as 7e3 in bfloat16), and matrices
+stored in float32 show no kappa above about 3e8. `docs/theory.md` has the agreement of all three with a float64 SVD.
 """
 
 from __future__ import annotations
@@ -23,32 +23,28 @@ from torch import Tensor
 
 from manyheads.spec.errors import UserError
 
-from .blocks import Block, read
-from .ends import Ends, by_eigen, by_exact, by_products
+from .singular_values import Ends, ScaledMatrices, by_eigen, by_exact, by_products, scaled
 
 Method = Literal["eigen", "products", "exact"]
 LIMITS: dict[str, float] = {"eigen": 1e11, "products": 2e6, "exact": 1e11}  # kappa is right to 1e-4 up to here
-FLOORS: dict[str, float] = {
-    "eigen": 3e-14,
-    "products": 1e-7,
-    "exact": 3e-14,
-}  # sigma_min / sigma_max: no full rank below
-PART = {"cpu": 2**22, "cuda": 2**33}  # float64 bytes held at once: what a cache holds, and what a device does
+# sigma_min / sigma_max below which a matrix counts as rank-deficient
+FLOORS: dict[str, float] = {"eigen": 3e-14, "products": 1e-7, "exact": 3e-14}
+PART = {"cpu": 2**22, "cuda": 2**33}  # float64 bytes computed at once: what fits a cache, and what fits a device
 GRAM_FLOOR = 1e-7  # what a singular value of zero may read as, from a Gram matrix
 
 
 @dataclass(frozen=True)
 class Spectrum:
-    """What the singular values of each matrix say; every field has the batch's shape.
+    """Numbers from the singular values of each matrix; every field has the batch's shape.
 
-    `kappa` = sigma_max / sigma_min, where sigma_min is number min(tokens, inner). The `centred` values are those of
-    the matrix with its token mean removed, where sigma_min is number min(tokens - 1, inner): the removed direction
-    does not count. A matrix without full rank in the method's arithmetic has sigma_min 0 and kappa inf; one that is not
-    finite has NaN. Both are not `reliable`, nor is a kappa beyond the method's limit.
+    `kappa` = sigma_max / sigma_min, where sigma_min is number min(tokens, inner) by size. The `centred` values are
+    those of the matrix with its token mean removed; there sigma_min is number min(tokens - 1, inner), since the removed
+    direction does not count. A matrix without full rank in the method's arithmetic has sigma_min 0 and kappa inf; a
+    matrix that is not finite has NaN. Neither is `reliable`, nor is a kappa beyond the method's limit.
 
     `stable_rank` = sum s^2 / max s^2; `participation` = (sum s^2)^2 / sum s^4; `effective_rank` = exp of the entropy
-    of s^2 / sum s^2; `numerical_rank` counts s above max(tokens, inner) x (input precision) x max s. All are raw. The
-    last two need every singular value and are None unless asked for with `ranks=True`."""
+    of s^2 / sum s^2; `numerical_rank` counts s above max(tokens, inner) x (input precision) x max s. All are of
+    the raw matrix. The last two need every singular value and are None unless `ranks=True`."""
 
     sigma_max: Float[Tensor, "*batch"]
     sigma_min: Float[Tensor, "*batch"]
@@ -68,7 +64,7 @@ class Spectrum:
 
 @dataclass(frozen=True)
 class Edges:
-    """The extreme singular values of each matrix; the fields mean what they mean in `Spectrum`."""
+    """The extreme singular values of each matrix, raw; fields as in `Spectrum`."""
 
     sigma_max: Float[Tensor, "*batch"]
     sigma_min: Float[Tensor, "*batch"]
@@ -87,11 +83,10 @@ def spectrum(
 ) -> Spectrum:
     """Singular values of every matrix, raw and centred, and its ranks. Tokens where `mask` is False are left out.
 
-    `exact=True` is `method="exact"`; `auto` is `products` on CUDA and `eigen` elsewhere. `ranks=True` adds the
-    effective and the numerical rank, free with `eigen` and `exact`; `products` then calls `torch.linalg.eigvalsh` for
-    them."""
+    `exact=True` is `method="exact"`; `auto` is `products` on CUDA and `eigen` elsewhere. `ranks=True` adds the effective
+    and the numerical rank. They cost nothing more with `eigen` and `exact`; `products` calls `torch.linalg.eigvalsh`."""
 
-    def measure(block: Block, name: str) -> dict[str, Tensor]:
+    def measure(block: ScaledMatrices, name: str) -> dict[str, Tensor]:
         return _spectrum(block, name, ranks, matrices.dtype)
 
     return Spectrum(**_in_parts(measure, matrices, mask, "exact" if exact else method, centre=True))
@@ -108,14 +103,14 @@ def edges(
 
 
 def _in_parts(
-    measure: Callable[[Block, str], dict[str, Tensor]],
+    measure: Callable[[ScaledMatrices, str], dict[str, Tensor]],
     matrices: Tensor,
     mask: Tensor | None,
     method: str,
     *,
     centre: bool,
 ) -> dict[str, Tensor]:
-    """`measure` over the batch in parts of PART bytes, put together in the batch's shape."""
+    """Apply `measure` to the batch in parts of PART bytes and join the results in the batch's shape."""
     if matrices.ndim < 2 or not matrices.is_floating_point() or 0 in matrices.shape[-2:]:
         raise UserError(f"kappa needs real matrices of tokens x inner, not {matrices.dtype} of {tuple(matrices.shape)}")
     if mask is not None and (mask.shape != matrices.shape[:-1] or mask.dtype != torch.bool):
@@ -130,13 +125,13 @@ def _in_parts(
     size = max(1, PART["cuda" if matrices.is_cuda else "cpu"] // (8 * tokens * inner))
     flat, keep = matrices.detach().reshape(-1, tokens, inner), None if mask is None else mask.reshape(-1, tokens)
     parts = [
-        measure(read(flat[at : at + size], None if keep is None else keep[at : at + size], centre), name)
+        measure(scaled(flat[at : at + size], None if keep is None else keep[at : at + size], centre), name)
         for at in range(0, max(1, len(flat)), size)
     ]
     return {field: torch.cat([part[field] for part in parts]).reshape(matrices.shape[:-2]) for field in parts[0]}
 
 
-def _raw(block: Block, name: str) -> dict[str, Tensor]:
+def _raw(block: ScaledMatrices, name: str) -> dict[str, Tensor]:
     if name == "exact":
         ends, _ = by_exact(block, False)
     elif name == "eigen":
@@ -146,7 +141,7 @@ def _raw(block: Block, name: str) -> dict[str, Tensor]:
     return _edges(block, name, ends, False)
 
 
-def _spectrum(block: Block, name: str, ranks: bool, dtype: torch.dtype) -> dict[str, Tensor]:
+def _spectrum(block: ScaledMatrices, name: str, ranks: bool, dtype: torch.dtype) -> dict[str, Tensor]:
     values: Tensor | None = None  # squared singular values of the raw matrix
     if name == "exact":
         raw, values = by_exact(block, False)
@@ -160,32 +155,32 @@ def _spectrum(block: Block, name: str, ranks: bool, dtype: torch.dtype) -> dict[
             raw, centred = by_products(block, grams)
             values = torch.linalg.eigvalsh(grams[0]).clamp(min=0) if ranks else None
     energy, tiny = block.energy(), torch.finfo(torch.float64).tiny
-    found = _edges(block, name, raw, False)
-    found |= {f"centred_{field}": value for field, value in _edges(block, name, centred, True).items()}
-    found["stable_rank"] = energy / raw[0].square().clamp(min=tiny)
-    found["participation"] = energy.square() / fourth.clamp(min=tiny)
+    fields = _edges(block, name, raw, False)
+    fields |= {f"centred_{field}": value for field, value in _edges(block, name, centred, True).items()}
+    fields["stable_rank"] = energy / raw[0].square().clamp(min=tiny)
+    fields["participation"] = energy.square() / fourth.clamp(min=tiny)
     if ranks:
         assert values is not None
         part = values / energy.clamp(min=tiny)[:, None]
         entropy = -(part * part.clamp(min=tiny).log()).sum(-1)
-        found["effective_rank"] = torch.where(energy > 0, entropy.exp(), 0.0)
+        fields["effective_rank"] = torch.where(energy > 0, entropy.exp(), 0.0)
         precision = torch.finfo(dtype).eps if dtype.itemsize > 2 else torch.finfo(torch.float32).eps
         least = max(max(block.tokens, block.inner) * precision, FLOORS[name] if name == "exact" else GRAM_FLOOR)
-        found["numerical_rank"] = (values.sqrt() > least * raw[0][:, None]).sum(-1)
-    return found
+        fields["numerical_rank"] = (values.sqrt() > least * raw[0][:, None]).sum(-1)
+    return fields
 
 
-def _edges(block: Block, name: str, ends: Ends, centred: bool) -> dict[str, Tensor]:
-    """Name the two ends, and say whether they can be trusted."""
+def _edges(block: ScaledMatrices, name: str, ends: Ends, centred: bool) -> dict[str, Tensor]:
+    """The two ends and their kappa by name, and whether kappa is reliable."""
     top, bottom = ends
     full = (block.count(centred) > 0) & (bottom > FLOORS[name] * top)
     bottom = torch.where(full, bottom, 0.0)
     kappa = torch.where(full, top / torch.where(full, bottom, 1.0), torch.inf)
-    found = {
+    fields = {
         "sigma_max": top * block.scale,
         "sigma_min": bottom * block.scale,
         "kappa": kappa,
         "log_kappa": kappa.log(),
     }
-    found = {field: value.where(block.finite, torch.nan) for field, value in found.items()}
-    return {**found, "reliable": found["kappa"] <= LIMITS[name]}
+    fields = {field: value.where(block.finite, torch.nan) for field, value in fields.items()}
+    return {**fields, "reliable": fields["kappa"] <= LIMITS[name]}

@@ -1,36 +1,40 @@
-"""Where to listen: for each attention class, the place at which its concatenated heads can be heard.
+"""Where to listen: for each attention class, the place at which its concatenated heads can be read; for each MLP class, its
+two weight matrices.
 
-A class is known by its qualified name, so no library is imported to recognise it, and two classes called `Attention` do
-not collide. Subclasses count, whether a user wrote them or `fully_shard` did.
-"""
+A class is known by its qualified name, so no library is imported to recognise it, and two classes called `Attention` are
+told apart. Subclasses count as their bases, whether a user wrote them or `fully_shard` did."""
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from typing import Any, Literal
 
-from torch import nn
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
 
 from manyheads.spec.errors import UserError, nearest
 
 Kind = Literal["softmax", "cross-covariance", "outlook", "window", "channel", "nystrom", "pixel", "class"]
 Values = tuple[str, Literal["all", "first", "last"]]
 
-# what wrappers put into the names of the modules they wrap
+# what wrappers add to the names of the modules they wrap
 WRAPPERS = ("_orig_mod.", "_fsdp_wrapped_module.", "_checkpoint_wrapped_module.")
 
 
 @dataclass(frozen=True)
 class Tap:
-    """How one attention class is listened to. Names are attributes below the attention module, dotted.
+    """Where one attention class shows its heads. Names are dotted attributes below the attention module.
 
-    `at`: the modules whose input is the concatenated heads, tokens x inner; the first that exists. None at all: the
-    module never calls its output projection, and the heads are computed again from its own arguments.
-    `heads`: their number, or where the module keeps it.
-    `values`: the projection that makes what the attention mixes, and which part of its output: all, the first inner
-    columns, or the last of what is left after inner columns of queries, halved."""
+    `at`: the module whose input is the concatenated heads, tokens x inner; of several names, the first that exists. An
+    empty tuple means that the attention never calls its output projection; its heads are then computed again from its
+    own arguments.
+    `heads`: the number of heads, or the attribute that holds it.
+    `values`: the projection whose output holds the values (what the attention mixes), and which columns they are: all,
+    the `first` inner columns, or the `last` half of what follows inner columns of queries."""
 
     at: str | tuple[str, ...]
     heads: int | str
@@ -81,12 +85,12 @@ TAPS: Mapping[str, Tap] = {
     "transformers.models.nystromformer.modeling_nystromformer.NystromformerAttention": replace(_BERT, kind="nystrom"),
     "torch.nn.modules.activation.MultiheadAttention": Tap((), "num_heads"),
 }
-PIXELS = ("attn_in", "pixel_attention.op")  # TNT's inner attention is told from its outer one by its name alone
+PIXELS = ("attn_in", "pixel_attention.op")  # TNT's inner and outer attention differ in name alone
 
 
 @dataclass(frozen=True)
 class Place:
-    """One attention module of a model, and the module whose input is its heads (None: computed again)."""
+    """One attention module of a model, and the module whose input is its heads (None: the heads are computed again)."""
 
     name: str
     module: nn.Module
@@ -100,25 +104,25 @@ class Place:
 
 
 def within(module: nn.Module, path: str) -> Any:
-    """What stands at a dotted path below `module`."""
-    found: Any = module
+    """The attribute at a dotted path below `module`."""
+    value: Any = module
     for name in path.split("."):
-        found = getattr(found, name)
-    return found
+        value = getattr(value, name)
+    return value
 
 
 def holds(module: nn.Module, path: str) -> bool:
-    """Whether a module stands at a dotted path below `module`."""
+    """Whether `module` has a submodule at a dotted path."""
     return any(name == path for name, _ in module.named_modules())
 
 
 def qualified(cls: type) -> str:
-    """Name of a class with its module's."""
+    """Name of a class, with that of its module."""
     return f"{cls.__module__}.{cls.__qualname__}"
 
 
 def plain(name: str) -> str:
-    """Name of a module without what wrappers add."""
+    """Name of a module without the parts that wrappers add."""
     for wrapper in WRAPPERS:
         name = name.replace(wrapper, "")
     return name
@@ -133,10 +137,10 @@ def recognise(name: str, module: nn.Module) -> Tap | None:
 
 
 def find(model: nn.Module, taps: Mapping[str, Tap] | None = None) -> tuple[Place, ...]:
-    """Every attention module of `model` that can be listened to, class attention included, in the order of its modules.
+    """Every attention module of `model` that TAPS or `taps` knows, class attention included, in module order.
 
-    `taps` adds others, or replaces the table's: names of attention modules, with `*` for any one part of a name, and
-    their taps."""
+    `taps` maps names of attention modules to their taps, with `*` for any one part of a name; they go before the
+    table's."""
     places, used = [], set()
     for full, module in model.named_modules():
         name = plain(full)
@@ -149,7 +153,7 @@ def find(model: nn.Module, taps: Mapping[str, Tap] | None = None) -> tuple[Place
     if idle := [p for p in taps or {} if p not in used]:
         names = [plain(name) for name, _ in model.named_modules() if name]
         raise UserError(
-            f"taps name {idle[0]!r}, and the model has no such module{nearest(idle[0], names)}; write the "
+            f"taps={{...}} names {idle[0]!r}, and the model has no such module{nearest(idle[0], names)}; write the "
             "name of an attention module as named_modules() gives it, with * for numbers"
         )
     if not places:
@@ -158,9 +162,9 @@ def find(model: nn.Module, taps: Mapping[str, Tap] | None = None) -> tuple[Place
 
 
 def _matches(name: str, pattern: str) -> bool:
-    """Whether the parts of a dotted name fit those of the pattern, one by one."""
-    parts, wanted = name.split("."), pattern.split(".")
-    return len(parts) == len(wanted) and all(map(fnmatchcase, parts, wanted))
+    """Whether each part of a dotted name fits the same part of the pattern."""
+    parts, patterns = name.split("."), pattern.split(".")
+    return len(parts) == len(patterns) and all(map(fnmatchcase, parts, patterns))
 
 
 def _output(name: str, module: nn.Module, tap: Tap) -> nn.Module | None:
@@ -170,20 +174,79 @@ def _output(name: str, module: nn.Module, tap: Tap) -> nn.Module | None:
             return module.get_submodule(path)
     if not candidates and qualified(nn.MultiheadAttention) in map(qualified, type(module).__mro__):
         return None
-    given = ", ".join(child for child, _ in module.named_modules() if child) or "nothing"
+    children = ", ".join(child for child, _ in module.named_modules() if child) or "nothing"
     raise UserError(
-        f"the tap for {name} ({qualified(type(module))}) listens to {candidates}, and the module has {given}; "
+        f"the tap for {name} ({qualified(type(module))}) listens to {candidates}, and the module has {children}; "
         f'write taps={{"{name}": Tap("name of its output projection", heads=...)}}'
     )
 
 
 def _nothing(model: nn.Module) -> str:
-    """What to say of a model in which no attention is recognised."""
+    """The error message for a model in which no attention is recognised."""
     like = [(plain(name), module) for name, module in model.named_modules() if "att" in type(module).__name__.lower()]
     seen = {type(module): name for name, module in reversed(like)}
-    found = "; ".join(f"{name} is a {qualified(cls)}" for cls, name in seen.items()) or "none has attention in its name"
+    modules = (
+        "; ".join(f"{name} is a {qualified(cls)}" for cls, name in seen.items()) or "none has attention in its name"
+    )
     return (
-        f"no attention that manyheads knows is in this {type(model).__name__} (its modules: {found}). Name the sites: "
+        f"manyheads knows no attention in this {type(model).__name__} (its modules: {modules}). Name the sites: "
         'probe(model, batch, taps={"blocks.*.attn": Tap("proj", heads=8)}), where "blocks.*.attn" are the attention '
         'modules as named_modules() gives them and "proj" is the output projection inside each'
     )
+
+
+# class -> its first matrices (gate and value, where they are two) and its second, as dotted names below it
+_DENSE = (("intermediate.dense",), "output.dense")
+MLPS: Mapping[str, tuple[tuple[str, ...], str]] = {
+    "manyheads.nn.mlp.MlpBlock": (("inp",), "out"),
+    "timm.layers.mlp.Mlp": (("fc1",), "fc2"),
+    "timm.layers.mlp.GluMlp": (("fc1",), "fc2"),
+    "timm.layers.mlp.SwiGLU": (("fc1_g", "fc1_x"), "fc2"),
+    "transformers.models.gpt2.modeling_gpt2.GPT2MLP": (("c_fc",), "c_proj"),
+    "transformers.models.bert.modeling_bert.BertLayer": _DENSE,
+    "transformers.models.roberta.modeling_roberta.RobertaLayer": _DENSE,
+    "transformers.models.nystromformer.modeling_nystromformer.NystromformerLayer": _DENSE,
+    "transformers.models.vit.modeling_vit.ViTMLP": (("fc1",), "fc2"),
+    "transformers.models.llama.modeling_llama.LlamaMLP": (("gate_proj", "up_proj"), "down_proj"),
+    "transformers.models.mistral.modeling_mistral.MistralMLP": (("gate_proj", "up_proj"), "down_proj"),
+    "transformers.models.qwen2.modeling_qwen2.Qwen2MLP": (("gate_proj", "up_proj"), "down_proj"),
+    "transformers.models.qwen3.modeling_qwen3.Qwen3MLP": (("gate_proj", "up_proj"), "down_proj"),
+    "torch.nn.modules.transformer.TransformerEncoderLayer": (("linear1",), "linear2"),
+    "torch.nn.modules.transformer.TransformerDecoderLayer": (("linear1",), "linear2"),
+    "torchvision.models.vision_transformer.MLPBlock": (("0",), "3"),
+}
+
+
+@dataclass(frozen=True, eq=False)
+class MlpMatrices:
+    """The two matrices of an MLP. `firsts` side by side are the first; the input of `second` is the hidden activation."""
+
+    firsts: tuple[nn.Module, ...]
+    second: nn.Module
+
+    def weights(self) -> tuple[Float[Tensor, "mlp_dim width"], Float[Tensor, "width mlp_dim"]]:
+        """Both matrices, gathered where they are sharded. They may be transposed, which leaves kappa as it is."""
+        first, second = [_whole(part) for part in self.firsts], _whole(self.second)
+        return torch.cat(first) if len(first) > 1 else first[0], second
+
+
+def _whole(module: nn.Module) -> Tensor:
+    weight = module.weight
+    assert isinstance(weight, Tensor)
+    shards = sys.modules.get("torch.distributed.tensor")
+    if shards is not None and isinstance(weight, shards.DTensor):
+        weight = weight.full_tensor()
+    return weight.detach()
+
+
+def find_mlps(model: nn.Module) -> tuple[MlpMatrices, ...]:
+    """Every MLP of the model that MLPS knows."""
+    mlps = []
+    for module in model.modules():
+        names = next((MLPS[name] for base in type(module).__mro__ if (name := qualified(base)) in MLPS), None)
+        if names is not None:
+            firsts, second = names
+            mlps.append(
+                MlpMatrices(tuple(module.get_submodule(first) for first in firsts), module.get_submodule(second))
+            )
+    return tuple(mlps)

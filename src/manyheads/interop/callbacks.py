@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from manyheads.conditioning.monitor import Probe, Reading
+from manyheads.conditioning.monitor import Probe, ProbeReading
 from manyheads.spec.errors import optional
 
 
@@ -73,12 +73,12 @@ def LightningKappaCallback(batch: Any, *, every: int, **options: Any) -> Any:
 
 def _monitor(batch: Any, every: int, options: dict[str, Any]) -> Probe:
     """A probe that keeps its readings even where the user's own `callback` receives them as well."""
-    users: Callable[[Reading], None] | None = options.get("callback")
+    users: Callable[[ProbeReading], None] | None = options.get("callback")
     monitor = Probe(every=every, batch=batch, **(options | {"callback": None}))
     if users is not None:
         keep = monitor.callback
 
-        def both(reading: Reading) -> None:
+        def both(reading: ProbeReading) -> None:
             keep(reading)
             users(reading)
 

@@ -15,11 +15,10 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from manyheads.arch.count import forward_flops, params
 from manyheads.arch.families import stack
-from manyheads.conditioning.listen import listening
-from manyheads.conditioning.measure import as_matrices
-from manyheads.conditioning.mlps import pairs
-from manyheads.conditioning.taps import Tap, find, qualified
-from manyheads.conditioning.untouched import arguments, call, untouched, unwrap
+from manyheads.conditioning.attention_calls import recorded_calls
+from manyheads.conditioning.plain_forward import arguments, call, untouched, unwrap
+from manyheads.conditioning.site_numbers import as_matrices
+from manyheads.conditioning.taps import Tap, find, find_mlps, qualified
 from manyheads.planner.use import Rest
 from manyheads.spec.arch import Arch
 from manyheads.spec.errors import UserError
@@ -92,7 +91,7 @@ def _whole(module: nn.Module, batch: Any) -> Arch | None:
 def _layers(module: nn.Module, batch: Any, taps: Mapping[str, Tap] | None, unread: list[str]) -> Read:
     places = find(module, taps)
     args, kwargs = arguments(batch, next(module.parameters()).device)
-    with untouched(module), listening(module, places, arguments=True) as calls:
+    with untouched(module), recorded_calls(module, places, arguments=True) as calls:
         call(module, args, kwargs)
     softmax = [entry for entry in calls if entry.place.tap.kind == "softmax"]
     others = Counter(entry.place.tap.kind for entry in calls if entry.place.tap.kind != "softmax")
@@ -130,7 +129,7 @@ def _layers(module: nn.Module, batch: Any, taps: Mapping[str, Tap] | None, unrea
 
 def _mlps(module: nn.Module, layers: int, unread: list[str]) -> list[tuple[int, bool]]:
     """The width of each layer's MLP and whether it is gated; a width of 0 where MLPs and layers cannot be matched."""
-    matches = pairs(module)
+    matches = find_mlps(module)
     if len(matches) != layers:
         unread.append(f"{len(matches)} MLPs are recognised beside {layers} attentions: MLPs stay as they are")
         return [(0, False)] * layers

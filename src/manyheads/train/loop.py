@@ -14,7 +14,7 @@ from typing import Any
 import torch
 
 from manyheads import tasks
-from manyheads.conditioning.monitor import Reading
+from manyheads.conditioning.monitor import ProbeReading
 from manyheads.conditioning.probe import probe
 from manyheads.runs import Run
 from manyheads.spec.recipe import Recipe
@@ -211,7 +211,7 @@ class Session:
             sites = probe(
                 self.state.model, self.probing, detail=self.recipe.probe_detail, jacobian=self.recipe.probe_jacobian
             )
-            reading = Reading(self.state.step, sites)
+            reading = ProbeReading(self.state.step, sites)
             for record in reading.records():
                 self.run_line("spectra", record)
             self.watch.record(self.state.step, reading.scalars())

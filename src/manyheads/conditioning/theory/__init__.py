@@ -1,6 +1,6 @@
-"""What kappa and rank should give, in closed form: numpy alone, arrays in and out. The one place for these formulas."""
+"""Closed forms for kappa and for rank per head: numpy alone, arrays in and out. No other room repeats these formulas."""
 
-from .gaussian import LogKappa, gaussian_bound, gaussian_edge, gaussian_log_kappa, peak_heads, ratio_for
+from .gaussian import LogKappa, gaussian_bound, gaussian_edge, gaussian_log_kappa, peak_heads, ratio_for, sample_kappa
 from .rank import (
     best_rank_one,
     harmonics,
@@ -15,7 +15,6 @@ from .rank import (
     sign_coefficient,
     splitting_floor,
 )
-from .sampling import sample_kappa
 from .softmax import (
     attention_kappa,
     logit_std,

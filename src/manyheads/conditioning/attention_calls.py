@@ -1,4 +1,4 @@
-"""Hooks put on and taken off around one forward: what every attention of a model says."""
+"""Record every attention call of one forward, by hooks that are removed after it: heads, arguments, entropy, MLP."""
 
 from __future__ import annotations
 
@@ -14,59 +14,61 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.overrides import TorchFunctionMode
 
-from .mlps import Pair, pairs
-from .taps import Place
+from .taps import MlpMatrices, Place, find_mlps
 
-MAP = 2**24  # numbers of an attention map held at a time
+MAP = 2**24  # entries of an attention map in memory at a time
 SOFTMAX = (torch.softmax, F.softmax, Tensor.softmax)
 
 
 @dataclass(eq=False)
-class Heard:
-    """One call of one attention: its heads and, with `detail`, what it was given and what followed it."""
+class AttentionCall:
+    """One call of one attention: its heads and, with `detail`, its arguments, its values and the MLP that follows."""
 
     place: Place
     heads: Tensor | None = None
     args: tuple[Any, ...] = ()
     kwargs: dict[str, Any] = field(default_factory=dict)
-    values: Tensor | None = None  # what it mixes, where it is seen as such
+    values: Tensor | None = None  # what it mixes, where a function received it as such
     projected: Tensor | None = None  # the output of the projection that holds the values
-    entropies: list[Tensor] = field(default_factory=list)  # batch x heads x queries, or whatever a map's rows are
-    mlp: Pair | None = None
+    entropies: list[Tensor] = field(default_factory=list)  # batch x heads x queries, or the shape of the map's rows
+    mlp: MlpMatrices | None = None
     hidden: Tensor | None = None
 
     @property
     def tokens(self) -> Tensor | None:
         """The attention's input."""
-        given = [*self.args, *(self.kwargs.get(name) for name in ("hidden_states", "x", "query", "input"))]
-        return next((value for value in given if isinstance(value, Tensor)), None)
+        inputs = [*self.args, *(self.kwargs.get(name) for name in ("hidden_states", "x", "query", "input"))]
+        return next((value for value in inputs if isinstance(value, Tensor)), None)
 
 
 @contextmanager
-def listening(
+def recorded_calls(
     model: nn.Module, places: Sequence[Place], *, detail: bool = False, arguments: bool = False
-) -> Iterator[list[Heard]]:
-    """Fills the list, in the order of the calls, while the model runs in here. `arguments` (with `detail`: always)
-    keeps what every attention was called with."""
-    heard: list[Heard] = []
-    begun: dict[Place, Heard] = {}
+) -> Iterator[list[AttentionCall]]:
+    """A list that fills with the calls, in their order, while the model runs inside the context.
+
+    `arguments` also keeps what every attention was called with; `detail` implies it."""
+    calls: list[AttentionCall] = []
+    begun: dict[Place, AttentionCall] = {}
 
     def begin(place: Place) -> Callable[..., None]:
         def hook(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-            begun[place] = entry = Heard(place, args=args, kwargs=kwargs) if detail or arguments else Heard(place)
+            begun[place] = entry = (
+                AttentionCall(place, args=args, kwargs=kwargs) if detail or arguments else AttentionCall(place)
+            )
             if place.output is None:
                 entry.heads, weights, entry.values = multihead(module, args, kwargs, weights=detail)
                 if weights is not None:
                     entry.entropies.append(entropy(weights))
-                heard.append(begun.pop(place))
+                calls.append(begun.pop(place))
 
         return hook
 
     def finish(place: Place) -> Callable[..., None]:
         def hook(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-            entry = begun.pop(place, None) or Heard(place)
+            entry = begun.pop(place, None) or AttentionCall(place)
             entry.heads = args[0] if args else next(iter(kwargs.values()))
-            heard.append(entry)
+            calls.append(entry)
 
         return hook
 
@@ -77,10 +79,10 @@ def listening(
 
         return hook
 
-    def keep_hidden(pair: Pair) -> Callable[..., None]:
+    def keep_hidden(mlp: MlpMatrices) -> Callable[..., None]:
         def hook(module: nn.Module, args: tuple[Any, ...]) -> None:
-            if heard and heard[-1].mlp is None:
-                heard[-1].mlp, heard[-1].hidden = pair, args[0]
+            if calls and calls[-1].mlp is None:
+                calls[-1].mlp, calls[-1].hidden = mlp, args[0]
 
         return hook
 
@@ -94,10 +96,10 @@ def listening(
                 if source is not None:
                     stack.enter_context(_removed(source.register_forward_hook(keep_values(place))))
         if detail:
-            for pair in pairs(model):
-                stack.enter_context(_removed(pair.second.register_forward_pre_hook(keep_hidden(pair))))
+            for mlp in find_mlps(model):
+                stack.enter_context(_removed(mlp.second.register_forward_pre_hook(keep_hidden(mlp))))
             stack.enter_context(_Maps(begun))
-        yield heard
+        yield calls
 
 
 @contextmanager
@@ -111,13 +113,14 @@ def _removed(handle: Any) -> Iterator[None]:
 def multihead(
     module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], *, weights: bool = False
 ) -> tuple[Float[Tensor, "*batch tokens inner"], Tensor | None, Tensor | None]:
-    """Heads, and with `weights` attention maps and values, of an `nn.MultiheadAttention` on these arguments.
+    """Heads of an `nn.MultiheadAttention` on these arguments; with `weights` also its attention maps and values.
 
-    It uses its output projection without calling it, so its own function runs again with the identity in its place."""
+    The module applies its output projection without calling it, so its own function is run again with the identity as
+    that projection."""
     assert isinstance(module, nn.MultiheadAttention)
-    given = inspect.signature(nn.MultiheadAttention.forward).bind(module, *args, **kwargs)
-    given.apply_defaults()
-    a = given.arguments
+    bound = inspect.signature(nn.MultiheadAttention.forward).bind(module, *args, **kwargs)
+    bound.apply_defaults()
+    a = bound.arguments
     batched = a["query"].dim() == 3
     q, k, v = (t.transpose(0, 1) if module.batch_first and batched else t for t in (a["query"], a["key"], a["value"]))
     same = module.in_proj_weight is not None
@@ -156,10 +159,10 @@ def multihead(
 
 
 class _Maps(TorchFunctionMode):
-    """Sees the attention map of whichever attention is running: softmax's result, or what fused attention would
-    make."""
+    """Takes the entropy of the running attention's map: of softmax's result, or of the map that fused attention does
+    not form."""
 
-    def __init__(self, begun: dict[Place, Heard]) -> None:
+    def __init__(self, begun: dict[Place, AttentionCall]) -> None:
         super().__init__()
         self.begun = begun
 
@@ -195,7 +198,7 @@ def fused_entropy(
     scale: float | None = None,
     enable_gqa: bool = False,
 ) -> Float[Tensor, "batch heads tokens"]:
-    """Entropy of the attention maps that `scaled_dot_product_attention` does not show, a few queries at a time."""
+    """Entropy of the attention maps inside `scaled_dot_product_attention`, computed for a few queries at a time."""
     tokens, keys = query.shape[-2], key.shape[-2]
     key = key.repeat_interleave(query.shape[-3] // key.shape[-3], dim=-3) if enable_gqa else key
     scaled = query * (query.shape[-1] ** -0.5 if scale is None else scale)

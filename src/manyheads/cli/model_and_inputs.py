@@ -1,4 +1,4 @@
-"""What a command that measures a model works on: the model on its device, inputs, and where both come from."""
+"""Load what a command measures: a model on its device, inputs for it, and in words where both come from."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from manyheads.spec.errors import UserError
 
 
 @dataclass(frozen=True)
-class Subject:
-    """A module and its inputs; `weights` and `source` say in words what they are."""
+class ModelAndInputs:
+    """A module and its inputs; `weights` and `source` describe the weights and the inputs in words."""
 
     module: Any
     inputs: Any
@@ -19,7 +19,7 @@ class Subject:
     source: str
 
 
-def subject(
+def load_with_inputs(
     model: str,
     *,
     images: Path | None,
@@ -29,8 +29,8 @@ def subject(
     random: bool,
     seed: int,
     device: str,
-) -> Subject:
-    """Load `model`, and images, text or noise for it."""
+) -> ModelAndInputs:
+    """Load `model`, and images, text or noise as its inputs."""
     if images is not None and text is not None:
         raise UserError("--images and --text were both given; write the one that the model takes")
     from manyheads.interop.load import image_batch, load, text_batch
@@ -46,4 +46,5 @@ def subject(
         module = loaded.module.to(device)
     except (RuntimeError, AssertionError) as error:
         raise UserError(f"--device {device} cannot be used: {str(error).splitlines()[0]}") from None
-    return Subject(module, inputs, f"initial weights (seed {seed})" if loaded.initial else "trained weights", source)
+    weights = f"initial weights (seed {seed})" if loaded.initial else "trained weights"
+    return ModelAndInputs(module, inputs, weights, source)

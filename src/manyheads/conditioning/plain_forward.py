@@ -1,4 +1,4 @@
-"""One eager float32 forward of the plain module, after which the model is exactly as it was."""
+"""One eager float32 forward of the plain module that leaves the model exactly as it was."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ HALF = (torch.float16, torch.bfloat16)
 
 
 def unwrap(model: nn.Module) -> nn.Module:
-    """The user's own module, out of `torch.compile` and of DistributedDataParallel. FSDP's modules are the user's."""
+    """The user's own module inside `torch.compile` and DistributedDataParallel. FSDP does not wrap, it shards in place."""
     while True:
         if isinstance(model, DataParallel | DistributedDataParallel):
             model = model.module
@@ -26,17 +26,17 @@ def unwrap(model: nn.Module) -> nn.Module:
 
 
 def sharded(module: nn.Module) -> bool:
-    """Whether `fully_shard` was applied to this module. Its library takes long to import, and whoever sharded has."""
+    """Whether `fully_shard` was applied to this module. Its slow library is not imported: whoever sharded has done so."""
     fsdp = sys.modules.get("torch.distributed.fsdp")
     return fsdp is not None and isinstance(module, fsdp.FSDPModule)
 
 
 @contextmanager
 def untouched(model: nn.Module) -> Iterator[None]:
-    """In here `call` runs `model` eager, evaluating, without gradients, autocast or TF32.
+    """Inside this context `call` runs `model` eagerly, in evaluation mode, without gradients, autocast or TF32.
 
-    What a forward could move is put back: every module's mode, buffers, the state of random numbers on the CPU and on
-    the model's GPUs. Hooks are the caller's."""
+    Whatever a forward may change is restored after it: every module's mode, the buffers, the state of the random
+    numbers on the CPU and on the model's GPUs. Removing hooks is left to the caller."""
     modes = {module: module.training for module in model.modules()}
     buffers = [
         (module, name, value, value.detach().clone(), value._version)
@@ -54,7 +54,7 @@ def untouched(model: nn.Module) -> Iterator[None]:
             stack.enter_context(torch.autocast(kind, enabled=False))
         stack.enter_context(full_precision())
         try:
-            # nn.TransformerEncoder's fast path calls no module that could be listened to
+            # nn.TransformerEncoder's fast path calls no module, so no hook would run
             torch.backends.mha.set_fastpath_enabled(False)
             for module in modes:
                 module.training = False
@@ -73,7 +73,7 @@ def untouched(model: nn.Module) -> Iterator[None]:
 
 
 def arguments(batch: Any, device: torch.device | None) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """A batch as arguments, on `device`: a tensor, a tuple of arguments, or a mapping of keyword arguments."""
+    """The batch as arguments on `device`. It is a tensor, a tuple of arguments, or a mapping of keyword arguments."""
 
     def ready(value: Any) -> Any:
         if not isinstance(value, Tensor):
@@ -86,7 +86,7 @@ def arguments(batch: Any, device: torch.device | None) -> tuple[tuple[Any, ...],
 
 
 def call(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """`module` on arguments, its half-precision weights taken as float32. FSDP's precision is its own policy's."""
+    """`module` on these arguments, with half-precision weights as float32. Under FSDP its own policy sets the precision."""
     own = {name: t for name, t in [*module.named_parameters(), *module.named_buffers()] if t.dtype in HALF}
     if not own or any(map(sharded, module.modules())):
         return module(*args, **kwargs)
@@ -96,20 +96,20 @@ def call(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> An
 
 @contextmanager
 def full_precision() -> Iterator[None]:
-    """float32 products as IEEE 754 has them: no TF32, no bfloat16, on any device."""
+    """float32 products by IEEE 754 on every device: no TF32, no bfloat16."""
     backends: Any = torch.backends
-    places = (
+    settings = (
         backends.cuda.matmul,
         backends.cudnn.conv,
         backends.cudnn.rnn,
         backends.mkldnn.matmul,
         backends.mkldnn.conv,
     )
-    before = [place.fp32_precision for place in places]
+    before = [setting.fp32_precision for setting in settings]
     try:
-        for place in places:
-            place.fp32_precision = "ieee"
+        for setting in settings:
+            setting.fp32_precision = "ieee"
         yield
     finally:
-        for place, precision in zip(places, before, strict=True):
-            place.fp32_precision = precision
+        for setting, precision in zip(settings, before, strict=True):
+            setting.fp32_precision = precision
