@@ -13,8 +13,8 @@ from pathlib import Path
 
 import numpy as np
 
-from manyheads.data.idx import idx_bytes, read_idx
-from manyheads.data.order import balanced
+from manyheads.data.image_readers import idx_bytes, read_idx
+from manyheads.data.randomness import balanced
 
 KEEP = {"train": 10_000, "t10k": 2_000}
 

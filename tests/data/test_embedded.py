@@ -9,10 +9,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from manyheads.data.catalog import read
-from manyheads.data.fashion import EMBEDDED
-from manyheads.data.idx import idx_bytes, read_idx
-from manyheads.data.places import data_root
+from manyheads.data.image_readers import EMBEDDED, idx_bytes, read, read_idx
+from manyheads.data.local_data import data_root
 from manyheads.spec.datasets import IMAGE_SETS
 
 from .pack_fashion_mnist import pack

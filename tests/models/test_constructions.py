@@ -8,7 +8,7 @@ from torch import Generator, nn
 from torch.nn import functional
 
 from manyheads.conditioning.theory import majority_vote, one_head, plateau, splitting_floor
-from manyheads.data.points import farthest
+from manyheads.data.point_clouds import farthest
 from manyheads.models.constructions import MajorityVote, biased_layer, exact_encoder, exact_layer
 from manyheads.nn.full_value import FullValueAttention
 from manyheads.tasks import NearestNeighbor

@@ -12,9 +12,8 @@ import torch
 
 from manyheads.arch import zoo
 from manyheads.arch.families import bert, crammed_bert
-from manyheads.data.text import pairs
-from manyheads.data.text.glue import Examples, read
-from manyheads.data.text.pairs import encode, shortened
+from manyheads.data.text import glue
+from manyheads.data.text.glue import Examples, encode, read_examples, shortened
 from manyheads.data.text.vocabulary import load
 from manyheads.models.build import build
 from manyheads.models.store import save
@@ -101,7 +100,7 @@ def test_every_task_is_read_from_its_official_columns(tmp_path: Path) -> None:
     write_all(tmp_path, train=30, held=10)
     assert len(GLUE_SETS) == 8
     for task in GLUE_SETS.values():
-        found = read(task, tmp_path / "glue" / task.folder / "train.tsv")
+        found = read_examples(task, tmp_path / "glue" / task.folder / "train.tsv")
         assert (len(found.first), len(found.second), len(found.labels), found.short) == (30, 30, 30, 0)
         told = found.second if task.second else found.first
         for sign, label in (("happy", 0), ("sad", 1), ("funny", 2)):
@@ -152,10 +151,10 @@ def test_what_a_file_lacks_is_told_with_its_name_and_line(tmp_path: Path) -> Non
 def test_a_few_short_lines_and_labels_without_agreement_are_left_out(tmp_path: Path) -> None:
     qqp = write(tmp_path, glue_set("qqp")) / "train.tsv"
     qqp.write_text(qqp.read_text() + "1\t2\t3\n")
-    assert read(glue_set("qqp"), qqp).short == 1
+    assert read_examples(glue_set("qqp"), qqp).short == 1
     mnli = write(tmp_path, glue_set("mnli")) / "dev_matched.tsv"
     mnli.write_text(mnli.read_text().replace("\tneutral\n", "\t-\n"))
-    assert len(read(glue_set("mnli"), mnli).labels) < 60
+    assert len(read_examples(glue_set("mnli"), mnli).labels) < 60
 
 
 # ---------------------------------------------------------------------------------------------------------------- rows
@@ -198,7 +197,7 @@ def test_rows_are_kept_and_used_without_the_package(tmp_path: Path, monkeypatch:
     first = work(tmp_path, "rte")
     kept = sorted((tmp_path / "glue" / "encoded").iterdir())
     assert [path.name.split("-")[:2] for path in kept] == [["rte", "dev"], ["rte", "train"]]
-    monkeypatch.setattr(pairs, "encode", None)
+    monkeypatch.setattr(glue, "encode", None)
     again = work(tmp_path, "rte")
     assert np.array_equal(first.train.ids, again.train.ids)
     monkeypatch.undo()

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from manyheads.arch import families, zoo
-from manyheads.data.catalog import read
+from manyheads.data.image_readers import read
 from manyheads.models.build import build
 from manyheads.spec.errors import UserError
 from manyheads.tasks import Augment, Images, Rand

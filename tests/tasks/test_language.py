@@ -15,7 +15,7 @@ from torch.nn import functional
 from manyheads.arch import zoo
 from manyheads.arch.families import crammed_bert, gpt2, llama, vit
 from manyheads.data.text.corpora import corpus
-from manyheads.data.text.tokenise import tokenise
+from manyheads.data.text.tokenization import tokenize_files
 from manyheads.data.text.vocabulary import load
 from manyheads.models.build import build
 from manyheads.runs import Run, RunSpec
@@ -152,7 +152,7 @@ def test_shards_of_ones_own_are_trained_on_in_the_same_way(tmp_path: Path) -> No
     words = load("bytes", tmp_path)
     (tmp_path / "a.txt").write_text("abcdefgh\n\n" * 200)
     for split in ("train", "valid"):
-        tokenise([tmp_path / "a.txt"], tmp_path / "own" / split, words, between="blank", piece=700)
+        tokenize_files([tmp_path / "a.txt"], tmp_path / "own" / split, words, between="blank", piece=700)
     task = LanguageModel("shards:own", tokens=9, vocab=261)
     work = task.open(CPU, 0, 4, root=tmp_path)
     assert work.samples == 199

@@ -12,7 +12,7 @@ from torch.nn import functional
 
 from manyheads.arch import zoo
 from manyheads.arch.families import bert, crammed_bert
-from manyheads.data.text.tokenise import tokenise
+from manyheads.data.text.tokenization import tokenize_files
 from manyheads.data.text.vocabulary import parse, written
 from manyheads.models.build import build
 from manyheads.runs import Run, RunSpec
@@ -107,7 +107,7 @@ def test_wrong_tasks_models_and_tokenizers_are_told(tmp_path: Path) -> None:
     bare = parse(written(words, {}, pre_tokenizer={"type": "WhitespaceSplit"}), "bare")
     (tmp_path / "a.txt").write_text("a a a a a a")
     for split in ("train", "valid"):
-        tokenise([tmp_path / "a.txt"], tmp_path / "own" / split, bare, between="blank")
+        tokenize_files([tmp_path / "a.txt"], tmp_path / "own" / split, bare, between="blank")
     with pytest.raises(UserError, match=r"tokenizer bare, which has no <mask> or \[MASK\]"):
         MaskedLanguage("shards:own", tokens=4, vocab=2).open(CPU, 0, 2, root=tmp_path)
 

@@ -11,9 +11,9 @@ import typer
 from manyheads.spec.errors import UserError
 
 from .audit import audit
+from .data import data
 from .demo import demo
 from .generate import generate
-from .make_data import data
 from .plan import plan
 from .probe import probe
 from .rank import rank

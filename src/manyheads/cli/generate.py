@@ -38,7 +38,7 @@ def generate(
     import torch
 
     from manyheads.arch.count import params
-    from manyheads.data.places import data_root as place
+    from manyheads.data.local_data import data_root as place
     from manyheads.models.generate import Sampling, positions
     from manyheads.models.generate import generate as written
     from manyheads.models.store import load

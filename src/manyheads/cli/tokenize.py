@@ -1,4 +1,4 @@
-"""`manyheads tokenize`: text to shards of token ids, once."""
+"""`manyheads tokenize`: turn text files into shards of token ids."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -17,116 +17,129 @@ from manyheads.spec.errors import UserError
 from .numbers import millions, size
 
 if TYPE_CHECKING:
-    from manyheads.data.text.tokenise import Told
+    from manyheads.data.text.tokenization import Progress
     from manyheads.data.text.vocabulary import Vocabulary
 
 WORKERS = min(8, os.cpu_count() or 1)
 
 
 def tokenize(
-    files: Annotated[list[Path], typer.Argument(help="Text, JSON lines (also .xz, .gz, .bz2), Hugging Face datasets.")],
-    out: Annotated[Path, typer.Option(help="The corpus's folder; below the data root it is data=shards:NAME.")],
+    files: Annotated[
+        list[Path], typer.Argument(help="Text, JSON lines (also as .xz, .gz, .bz2), Hugging Face datasets.")
+    ],
+    out: Annotated[
+        Path, typer.Option(help="Folder of the corpus. Below the data root, a task names it data=shards:NAME.")
+    ],
     tokenizer: Annotated[
         str | None, typer.Option(help="bytes, stories, gpt2, bert_uncased, or a file or folder.")
     ] = None,
     learn: Annotated[
-        str | None, typer.Option(help="Train one on these files instead: bpe:8192, wordpiece:32768.")
+        str | None, typer.Option(help="Train a tokenizer on these files instead: bpe:8192, wordpiece:32768.")
     ] = None,
-    split: Annotated[str, typer.Option(help="train, or valid for what is held out.")] = "train",
-    between: Annotated[str | None, typer.Option(help="In plain text: blank, line, file, or '<|endoftext|>'.")] = None,
-    field: Annotated[str, typer.Option(help="In JSON lines and datasets: the field with the text.")] = "text",
-    separator: Annotated[str | None, typer.Option(help="A text after each document in place of an end token.")] = None,
-    without: Annotated[list[Path] | None, typer.Option(help="Held-out text: what stands in it is dropped.")] = None,
-    workers: Annotated[int, typer.Option(help="Processes.")] = WORKERS,
-    data_root: Annotated[Path | None, typer.Option(help="Where tokenizers and corpora lie.")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="For machines.")] = False,
+    split: Annotated[str, typer.Option(help="train, or valid for held-out text.")] = "train",
+    between: Annotated[
+        str | None, typer.Option(help="What separates documents in plain text: blank, line, file, or '<|endoftext|>'.")
+    ] = None,
+    field: Annotated[str, typer.Option(help="Field with the text in JSON lines and datasets.")] = "text",
+    separator: Annotated[
+        str | None, typer.Option(help="Text to put after each document instead of the end token.")
+    ] = None,
+    without: Annotated[
+        list[Path] | None, typer.Option(help="Held-out text: documents that occur in it are dropped.")
+    ] = None,
+    workers: Annotated[int, typer.Option(help="Number of parallel processes.")] = WORKERS,
+    data_root: Annotated[Path | None, typer.Option(help="Folder of tokenizers and corpora.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """Tokenize files into memory-mapped shards; stopped or killed, the same command goes on."""
-    from manyheads.data.places import data_root as place
-    from manyheads.data.text.tokenise import tokenise
+    """Tokenize files into memory-mapped shards. Run the same command again to continue after an interruption."""
+    from manyheads.data.local_data import data_root as data_folder
+    from manyheads.data.text.tokenization import tokenize_files
     from manyheads.data.text.vocabulary import load
 
     if split not in ("train", "valid"):
         raise UserError(f"--split {split}: write train or valid")
     if (tokenizer is None) == (learn is None):
         raise UserError("write either --tokenizer NAME or --learn bpe:SIZE: shards are made with one tokenizer")
-    mark = None if between is None else _plain(between)
-    root = place(data_root)
-    words = load(tokenizer, root) if tokenizer is not None else _learned(str(learn), files, mark, field, out)
-    with _progress(as_json) as told:
-        made = tokenise(
+    mark = None if between is None else _unescaped(between)
+    root = data_folder(data_root)
+    trained = _trained(str(learn), files, mark, field, out) if tokenizer is None else None
+    vocabulary = trained or load(str(tokenizer), root)
+    with _progress(as_json) as progress:
+        manifest = tokenize_files(
             files,
             out / split,
-            words,
+            vocabulary,
             between=mark,
             field=field,
             workers=workers,
-            told=told,
+            progress=progress,
             without=without or [],
-            separator=None if separator is None else _plain(separator),
+            separator=None if separator is None else _unescaped(separator),
         )
-    found = {
-        "folder": str(out / split),
-        "tokens": made.tokens,
-        "documents": made.documents,
-        "empty": made.empty,
-        "dropped": made.dropped,
-        "bytes": made.text_bytes,
-        "shards": len(made.shards),
-        "tokenizer": made.tokenizer,
-        "vocab": made.vocab,
-        "digest": made.digest,
-    }
     if as_json:
-        print(json.dumps(found))
+        summary = {
+            "folder": str(out / split),
+            "tokens": manifest.tokens,
+            "documents": manifest.documents,
+            "empty": manifest.empty,
+            "dropped": manifest.dropped,
+            "bytes": manifest.text_bytes,
+            "shards": len(manifest.shards),
+            "tokenizer": manifest.tokenizer,
+            "vocab": manifest.vocab,
+            "digest": manifest.digest,
+        }
+        print(json.dumps(summary))
         return
-    reasons = [f"{count:,} {why}" for count, why in ((made.empty, "empty"), (made.dropped, "held out")) if count]
-    left = f" ({' and '.join(reasons)} left out)" if reasons else ""
+    counts = ((manifest.empty, "empty"), (manifest.dropped, "held out"))
+    reasons = [f"{count:,} {why}" for count, why in counts if count]
+    left_out = f" ({' and '.join(reasons)} left out)" if reasons else ""
     print(
-        f"{made.tokens:,} tokens of {made.documents:,} documents{left}: {size(made.text_bytes)} of text, "
-        f"{made.text_bytes / made.tokens:.2f} bytes a token, {len(made.shards)} shards in {out / split}"
+        f"{manifest.tokens:,} tokens of {manifest.documents:,} documents{left_out}: {size(manifest.text_bytes)} of "
+        f"text, {manifest.text_bytes / manifest.tokens:.2f} bytes a token, {len(manifest.shards)} shards in "
+        f"{out / split}"
     )
     here, there = out.resolve(), root.resolve()
     if here.is_relative_to(there) and here != there:
-        print(f"train on it with task.data=shards:{here.relative_to(there)} task.vocab={made.vocab}")
+        print(f"train on it with task.data=shards:{here.relative_to(there)} task.vocab={manifest.vocab}")
     else:
-        print(f"train on it with --data-root {here.parent} task.data=shards:{here.name} task.vocab={made.vocab}")
+        print(f"train on it with --data-root {here.parent} task.data=shards:{here.name} task.vocab={manifest.vocab}")
 
 
-def _plain(text: str) -> str:
-    r"""What a shell cannot easily pass: \n and \t."""
+def _unescaped(text: str) -> str:
+    r"""Text with \n and \t replaced by a line break and a tab, which are hard to pass through a shell."""
     return text.replace("\\n", "\n").replace("\\t", "\t")
 
 
-def _learned(wanted: str, files: list[Path], between: str | None, field: str, out: Path) -> Vocabulary:
-    """The tokenizer that was trained for this folder, or a new one."""
+def _trained(wanted: str, files: list[Path], between: str | None, field: str, out: Path) -> Vocabulary:
+    """The tokenizer that an earlier call trained for this folder, or a new one."""
     from manyheads.data.text.documents import documents, sources
-    from manyheads.data.text.learn import learn
-    from manyheads.data.text.manifest import write
+    from manyheads.data.text.tokenizer_training import train_tokenizer
     from manyheads.data.text.vocabulary import load
+    from manyheads.spec.files import replace
 
     kind, _, count = wanted.partition(":")
     if kind not in ("bpe", "wordpiece") or not count.isdigit():
         raise UserError(f"--learn {wanted}: write bpe:SIZE or wordpiece:SIZE, such as bpe:8192")
-    kept = out / "tokenizer.json"
-    if kept.is_file():  # of a run that was stopped
-        found = load(str(kept), out)
-        if found.size != int(count):
+    file = out / "tokenizer.json"
+    if file.is_file():  # from a call that was interrupted
+        vocabulary = load(str(file), out)
+        if vocabulary.size != int(count):
             raise UserError(
-                f"{kept} has {found.size} tokens, and --learn asks for {count}; write --tokenizer {out}, or "
+                f"{file} has {vocabulary.size} tokens, and --learn asks for {count}; write --tokenizer {out}, or "
                 "another folder"
             )
-        return found
+        return vocabulary
     texts = (text for path in sources(files) for text in documents(path, between=between, field=field))
-    made = learn(kind, texts, int(count), out.name)  # type: ignore[arg-type]  # checked above
+    vocabulary = train_tokenizer(kind, texts, int(count), out.name)  # type: ignore[arg-type]  # checked above
     out.mkdir(parents=True, exist_ok=True)
-    write(kept, made.text)
-    return made
+    replace(file, vocabulary.text.encode())
+    return vocabulary
 
 
 @contextmanager
-def _progress(quiet: bool) -> Iterator[Told | None]:
-    """A line that says how far it is; nothing where nobody looks."""
+def _progress(quiet: bool) -> Iterator[Progress | None]:
+    """A status line with the progress; None where standard error is not a terminal."""
     from rich.console import Console
 
     console = Console(stderr=True)
@@ -136,10 +149,10 @@ def _progress(quiet: bool) -> Iterator[Told | None]:
     start = time.monotonic()
     with console.status("tokenizing") as status:
 
-        def told(shards: int, text: int, tokens: int, *_: Any) -> None:
+        def progress(shards: int, text: int, tokens: int) -> None:
             rate = tokens / max(time.monotonic() - start, 1e-9)
             status.update(
                 f"{shards} shards, {size(text)} of text, {millions(tokens)} tokens, {millions(rate)} a second"
             )
 
-        yield told
+        yield progress

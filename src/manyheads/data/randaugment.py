@@ -1,7 +1,7 @@
-"""RandAugment on a batch of bytes: samples are grouped by operation, each with a level of its own.
+"""RandAugment for batches of bytes: samples are grouped by operation, and each has its own level.
 
-Levels follow timm (`Rand` says how). torchvision computes what needs an algorithm (equalize, autocontrast, greys and
-smoothing); shear, shift and rotation are one affine gather for the whole group."""
+Levels follow timm (`spec.augment.Rand` describes them). torchvision computes the operations that need an algorithm
+(equalize, autocontrast, greys, smoothing); shears, shifts and rotations are one affine gather for the whole group."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from torch.nn import functional
 from manyheads.spec.augment import Rand
 from manyheads.spec.errors import optional
 
-from .draws import key, normals, uniforms
-from .pixels import upload
-from .shapes import Bytes, Indices
+from .image_types import Bytes
+from .randomness import Indices, key, normals, uniforms
+from .upload import upload
 
 # fmt: off
 OPS = (
@@ -29,18 +29,19 @@ OPS = (
 # fmt: on
 AFFINE = {"rotate": 30 * math.pi / 180, "shear_x": 0.3, "shear_y": 0.3, "shift_x": 0.45, "shift_y": 0.45}  # at level 10
 BLENDS = ("color", "contrast", "brightness", "sharpness")
-MAPS = ("auto_contrast", "equalize", "invert")  # they have no level
+MAPS = ("auto_contrast", "equalize", "invert")  # without a level
 
 
 class RandAugment:
-    """The operations of one seed; `fill` is the colour (0 to 1) of what an affine operation brings into view."""
+    """The operations that one seed draws. `fill` is the colour (0 to 1) of pixels that a shift or rotation brings into
+    view."""
 
     def __init__(self, rand: Rand, seed: int, fill: Sequence[float]) -> None:
         self.rand, self.seed, self.fill = rand, seed, tuple(fill)
         self.vision = optional("torchvision.transforms.v2.functional", "torchvision", "RandAugment")
 
     def __call__(self, images: Bytes, places: Indices) -> Bytes:
-        """The images, changed; `places` are the samples' places in the endless order."""
+        """The augmented images; `places` are the samples' places in the endless order."""
         rand, count = self.rand, self.rand.ops
         draws = uniforms(key(self.seed, "rand"), places, 3 * count)
         which, done, sign = (part.reshape(-1, count) for part in np.split(draws, 3, axis=1))
@@ -53,7 +54,7 @@ class RandAugment:
         return images
 
     def _slot(self, images: Bytes, op: np.ndarray, level: np.ndarray, negative: Bool[np.ndarray, " batch"]) -> Bytes:
-        """One operation for every sample that has one."""
+        """Apply one operation to every sample; `op` is -1 for samples without one."""
         groups = [(OPS[number], np.flatnonzero(op == number)) for number in range(len(OPS)) if (op == number).any()]
         if not groups:
             return images
@@ -67,14 +68,14 @@ class RandAugment:
         return images.index_copy(0, order, torch.cat(changed))
 
     def apply(self, name: str, images: Bytes, amount: Float[Tensor, " batch"]) -> Bytes:
-        """Operation `name` on every image, with that image's amount (see `amounts`)."""
+        """Apply operation `name` to every image with the image's own amount (see `amounts`)."""
         by = amount[:, None, None, None]
         if name in AFFINE:
             return self._affine(name, images, amount)
         if name in BLENDS:
             return self._blend(self._faded(name, images), images, by)
         match name:
-            case "posterize":  # a divisor of 256 takes the low bits away; 256 takes all
+            case "posterize":  # dividing by a power of two removes the low bits; 256 removes all
                 return (images.int() // by.int() * by.int()).to(torch.uint8)
             case "solarize":
                 return torch.where(images >= by, 255 - images, images)
@@ -87,7 +88,7 @@ class RandAugment:
         return self.vision.invert(images)
 
     def _faded(self, name: str, images: Bytes) -> Bytes:
-        """What a factor of 0 leaves: grey, mean grey, black, smooth."""
+        """The images that a factor of 0 gives: grey, mean grey, black, smooth."""
         return {
             "color": self.vision.adjust_saturation,
             "contrast": self.vision.adjust_contrast,
@@ -99,8 +100,7 @@ class RandAugment:
         return torch.lerp(faded.float(), images.float(), by).clamp_(0, 255).to(torch.uint8)
 
     def _affine(self, name: str, images: Bytes, amount: Float[Tensor, " batch"]) -> Bytes:
-        """Output pixel (x, y) shows input pixel (x', y'): rotated about the middle, sheared from the corner, or
-        shifted."""
+        """Rotate about the centre, shear from the corner, or shift: output pixel (x, y) shows input pixel (x', y')."""
         height, width = images.shape[-2:]
         x = torch.arange(width, device=images.device) + 0.5
         y = (torch.arange(height, device=images.device) + 0.5)[:, None]
@@ -125,16 +125,16 @@ class RandAugment:
 
 
 def amounts(name: str, level: np.ndarray, negative: np.ndarray, rising: bool) -> Float[np.ndarray, " samples"]:
-    """What a level (0 to 1) means to an operation: an angle, a slope, a share of the side, a factor, a threshold ...
+    """The amount that a level (0 to 1) gives an operation: an angle, a slope, a share of the side, a factor, a threshold.
 
-    Half the angles, slopes and shifts are negative; with `rising`, half the factors lie below 1."""
+    Half the angles, slopes and shifts are negative; with `rising`, half the factors are below 1."""
     sign = np.where(negative, -1.0, 1.0)
     if name in AFFINE:
         return sign * level * AFFINE[name]
     if name in BLENDS:
         return np.maximum(0.1, 1 + sign * 0.9 * level) if rising else 0.1 + 1.8 * level
     match name:
-        case "posterize":  # 4 bits kept at most
+        case "posterize":  # keeps at most 4 bits
             bits = np.floor(4 * level)
             return 2 ** (8 - (4 - bits if rising else bits))
         case "solarize":

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import torch
@@ -13,6 +12,7 @@ from torch import Tensor, nn
 from manyheads.spec import serialise as record
 from manyheads.spec.arch import Arch
 from manyheads.spec.errors import UserError
+from manyheads.spec.files import writing
 from manyheads.spec.rates import Rates
 
 from .build import build, materialise
@@ -29,11 +29,8 @@ def save(model: nn.Module, folder: Path | str) -> None:
     arch = model.arch
     assert isinstance(arch, Arch)
     state = {name: tensor.detach().contiguous() for name, tensor in model.state_dict().items()}
-    partial = folder / (WEIGHTS + ".partial")
-    save_file(state, partial, metadata={"format": "pt"})
-    with partial.open("rb") as file:
-        os.fsync(file.fileno())
-    partial.replace(folder / WEIGHTS)
+    with writing(folder / WEIGHTS) as partial:
+        save_file(state, partial, metadata={"format": "pt"})
     record.save(arch, folder / RECORD)
 
 

@@ -9,6 +9,7 @@ from manyheads import __version__
 from manyheads.experiments.registry import EXPERIMENTS
 from manyheads.spec.errors import UserError
 from manyheads.spec.experiment import Experiment
+from manyheads.spec.files import replace, unwritten
 
 from .explorer import models
 from .explorer_page import SCRIPT as EXPLORE
@@ -55,13 +56,11 @@ def write(
         )
     given = f" --assets {assets}" if assets else ""
     text = page(found, out.parent, command or f"manyheads report {root} --out {out}{given}", experiments)
-    partial = out.with_name(out.name + ".partial")
     try:
         out.parent.mkdir(parents=True, exist_ok=True)
-        partial.write_text(text, encoding="utf-8")
-        partial.replace(out)
     except OSError as error:
-        raise UserError(f"{out} cannot be written: {error.strerror or error}") from None
+        raise unwritten(out, error) from None
+    replace(out, text.encode())
     if assets is not None:
         from .assets import save
 

@@ -9,7 +9,7 @@ from typing import Literal, get_args
 
 from .errors import UserError, nearest
 
-Cloud = Literal["sphere", "orthogonal", "doubled"]  # distributions of the rank experiments' points: `data.points`
+Cloud = Literal["sphere", "orthogonal", "doubled"]  # distributions of the rank experiments' points: `data.point_clouds`
 CLOUDS: tuple[Cloud, ...] = get_args(Cloud)
 
 
@@ -62,7 +62,7 @@ def image_set(name: str) -> ImageSet:
 STORIES, SHARDS = "tinystories", "shards:"  # shards:NAME is the folder NAME that `manyheads tokenize` wrote
 CORPUS_VOCAB = {STORIES: 2048}  # number of token ids of the embedded corpora
 TOKENIZER_VOCAB = {"bytes": 261, "stories": 2048, "gpt2": 50_257, "bert_uncased": 30_522}
-# How a corpus is dealt in blocks of tokens, see `data.text.pack`.
+# How a corpus is dealt in blocks of tokens, see `data.text.token_blocks`.
 BlockOrder = Literal["shuffled", "random", "given"]
 BLOCK_ORDERS: tuple[BlockOrder, ...] = get_args(BlockOrder)
 

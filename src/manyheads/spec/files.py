@@ -5,8 +5,8 @@ from __future__ import annotations
 import errno
 import json
 import os
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -33,22 +33,38 @@ def write_all(file: int, data: bytes) -> None:
         view = view[os.write(file, view) :]
 
 
-def replace(path: Path, data: bytes) -> None:
-    """Put `data` in the place of the file in one step, on the disk when this returns. One writer at a time."""
-    partial = path.with_name(path.name + PARTIAL)
+@contextmanager
+def writing(path: Path, *, shared: bool = False) -> Iterator[Path]:
+    """A partial file to write to. When the block ends without an error, the partial file takes the place of `path` in
+    one step and is on the disk; after an error it is removed.
+
+    One writer at a time, unless all writers say `shared`: each process then writes a partial file of its own."""
+    partial = path.with_name(path.name + (f".{os.getpid()}" if shared else "") + PARTIAL)
     try:
-        file = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o666)
+        yield partial
+        file = os.open(partial, os.O_RDONLY | os.O_CLOEXEC)
         try:
-            write_all(file, data)
             os.fsync(file)
         finally:
             os.close(file)
         os.replace(partial, path)
         sync_folder(path.parent)
-    except OSError as error:
+    except BaseException as error:
         with suppress(OSError):
             partial.unlink()
-        raise unwritten(path, error) from error
+        if isinstance(error, OSError):
+            raise unwritten(path, error) from error
+        raise
+
+
+def replace(path: Path, data: bytes) -> None:
+    """Put `data` in the place of the file in one step, on the disk when this returns. One writer at a time."""
+    with writing(path) as partial:
+        file = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o666)
+        try:
+            write_all(file, data)
+        finally:
+            os.close(file)
 
 
 def sync_folder(folder: Path) -> None:

@@ -1,7 +1,6 @@
-"""One process at a time: `flock` on a file, let go by the kernel when its holder dies, by whatever death.
+"""One process at a time: `flock` on a file. The kernel releases the lock when its process ends, however it ends.
 
-The file stays when the lock is gone; its text only names the holder in a message. A lock file that nobody holds is no
-lock."""
+The file stays after the lock is released; its text only names the holder in messages. A lock file alone locks nothing."""
 
 from __future__ import annotations
 
@@ -23,11 +22,11 @@ _TAKEN: WeakSet[Lock] = WeakSet()
 
 
 class Busy(UserError):
-    """Another process has the run folder."""
+    """Another process has the folder."""
 
 
 class Lock:
-    """A lock on a file. It belongs to the process that took it: a fork does not have it, and does not prolong it."""
+    """A lock on a file. It belongs to the process that took it: a forked process neither has it nor keeps it alive."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -38,9 +37,9 @@ class Lock:
         """Whether this object holds the lock."""
         return self._file is not None
 
-    def take(self) -> None:
-        """Take the lock, or refuse with the name of the process that has it."""
-        deadline = time.monotonic() + PATIENCE
+    def take(self, patience: float = PATIENCE) -> None:
+        """Take the lock. Refuses, naming the process that has it, when it is not free within `patience` seconds."""
+        deadline = time.monotonic() + patience
         while (file := self._try()) is None:
             if time.monotonic() > deadline:
                 raise Busy(f"{self.path.parent} is in use by {holder(self.path)}; wait until it ends, or end it")
@@ -63,7 +62,7 @@ class Lock:
             if error.errno in (errno.EWOULDBLOCK, errno.EACCES):
                 return None
             raise UserError(
-                f"{self.path} cannot be locked: {error.strerror or error}; put the run on a file system that has locks"
+                f"{self.path} cannot be locked: {error.strerror or error}; use a file system that has locks"
             ) from error
         if not _same(file, self.path):  # deleted between opening and locking: this lock is on nothing
             os.close(file)
@@ -71,7 +70,7 @@ class Lock:
         return file
 
     def check(self) -> None:
-        """Refuse to go on when somebody deleted or replaced the file: another process may hold the new one."""
+        """Refuse to continue when the file was deleted or replaced: another process may hold the new one."""
         if self._file is not None and not _same(self._file, self.path):
             raise UserError(
                 f"{self.path} was deleted or moved while this process held it, and another process may "
@@ -79,7 +78,7 @@ class Lock:
             )
 
     def release(self) -> None:
-        """Let the lock go."""
+        """Release the lock."""
         file, self._file = self._file, None
         _TAKEN.discard(self)
         if file is not None:

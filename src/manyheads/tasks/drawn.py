@@ -9,7 +9,7 @@ from typing import Protocol
 import torch
 from torch import Generator, Tensor, nn
 
-from manyheads.data.draws import key
+from manyheads.data.randomness import key
 
 NUMBERS = 2**22  # drawn at a time: a step of a small model takes no longer than the few launches of a draw
 ROWS = 256  # samples of an evaluation step

@@ -9,10 +9,10 @@ from typing import Any
 
 import torch
 
-from manyheads.data.order import Order
-from manyheads.data.places import data_root
+from manyheads.data.local_data import data_root
+from manyheads.data.randomness import Order
 from manyheads.data.text import corpora
-from manyheads.data.text.pairs import encoded
+from manyheads.data.text.glue import encoded
 from manyheads.data.text.vocabulary import Vocabulary, load
 from manyheads.spec.arch import Arch
 from manyheads.spec.datasets import SHARDS, TOKENIZER_VOCAB, glue_set

@@ -11,10 +11,9 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn import functional
 
-from manyheads.data.order import Order
-from manyheads.data.pixels import upload
-from manyheads.data.shapes import Indices
-from manyheads.data.text.pairs import Encoded
+from manyheads.data.randomness import Indices, Order
+from manyheads.data.text.glue import Encoded
+from manyheads.data.upload import upload
 from manyheads.spec.datasets import GlueSet
 from manyheads.spec.errors import UserError
 

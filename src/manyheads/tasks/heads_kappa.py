@@ -14,7 +14,7 @@ from torch import Generator, Tensor
 from manyheads.conditioning.probe import as_record, probe
 from manyheads.conditioning.spectrum import spectrum
 from manyheads.conditioning.theory import gaussian_edge, gaussian_log_kappa
-from manyheads.data.draws import key
+from manyheads.data.randomness import key
 from manyheads.models.build import build
 from manyheads.spec.arch import Arch, attentions
 from manyheads.spec.errors import UserError

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import numpy as np
 from jaxtyping import Bool
 
-from manyheads.data.shapes import Indices
+from manyheads.data.randomness import Indices
 
 
 def dealt(count: int, most: int, share: tuple[int, int]) -> Iterator[tuple[Indices, Bool[np.ndarray, " rows"]]]:

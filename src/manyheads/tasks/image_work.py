@@ -13,11 +13,10 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 from torch.nn import functional
 
-from manyheads.data.geometry import Geometry
-from manyheads.data.mixing import mixed, plan_mix
-from manyheads.data.order import Order, balanced
-from manyheads.data.pixels import Normaliser, erase, upload
-from manyheads.data.shapes import Indices, Labelled, Numbers
+from manyheads.data.image_augment import Geometry, Normaliser, erase, mixed, plan_mix
+from manyheads.data.image_types import Labelled, Numbers
+from manyheads.data.randomness import Indices, Order, balanced
+from manyheads.data.upload import upload
 from manyheads.spec.augment import Augment
 from manyheads.spec.errors import UserError
 
@@ -25,7 +24,7 @@ LEAST, MOST = 32, 512  # images in an evaluation step
 
 
 class Source(Protocol):
-    """Where bytes come from: `data.resident.Resident` or `data.stream.Stream`."""
+    """Where bytes come from: `data.resident_images.Resident` or `data.decoded_images.Stream`."""
 
     order: Order
     waited: float

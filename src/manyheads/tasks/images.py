@@ -9,13 +9,12 @@ from typing import Any, Literal
 import torch
 
 from manyheads.arch.redesign import at_image
-from manyheads.data.catalog import read
-from manyheads.data.pixels import Normaliser
-from manyheads.data.places import data_root
-from manyheads.data.resident import Resident
-from manyheads.data.shapes import Terms
-from manyheads.data.stored import Files, Pixels
-from manyheads.data.stream import Stream
+from manyheads.data.decoded_images import Stream
+from manyheads.data.image_augment import Normaliser
+from manyheads.data.image_readers import read
+from manyheads.data.image_types import Files, Pixels, Terms
+from manyheads.data.local_data import data_root
+from manyheads.data.resident_images import Resident
 from manyheads.spec.arch import Arch
 from manyheads.spec.augment import NOTHING, Augment
 from manyheads.spec.datasets import image_set
@@ -28,7 +27,7 @@ from .image_work import ImageWork, Source
 
 @dataclass(frozen=True)
 class Images:
-    """Classify the pictures of a dataset (`data.catalog` lists them; `folder:NAME` is a folder of your own).
+    """Classify the pictures of a dataset (`spec.datasets` lists them; `folder:NAME` is a folder of your own).
 
     `size`, `channels` and `classes` are the dataset's own where they are None; another `size` resizes, `channels=3`
     repeats a grey image, and a folder's `size` and `classes` have to be stated. `limit` and `test_limit` keep only so

@@ -10,9 +10,9 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from manyheads.data.pixels import upload
-from manyheads.data.shapes import Indices
-from manyheads.data.text.pack import Packed
+from manyheads.data.randomness import Indices
+from manyheads.data.text.token_blocks import Packed
+from manyheads.data.upload import upload
 from manyheads.spec.arch import Arch
 from manyheads.spec.parts import Lm
 from manyheads.spec.validate import between

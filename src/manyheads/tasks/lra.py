@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from manyheads.data.lra import bytes_text, pixels, retrieval
+from manyheads.data.lra import published_sets
 from manyheads.data.lra.sequences import Sequences
 from manyheads.spec.datasets import image_set
 from manyheads.spec.errors import UserError
@@ -139,7 +139,7 @@ class ByteText(TextTask):
         """The documents that were made, or the reviews, with a validation split taken from training."""
         if self.data == "made":
             return super().splits(root)
-        return {name: split.cut(self.longest) for name, split in bytes_text.imdb(root).items()}
+        return {name: split.cut(self.longest) for name, split in published_sets.imdb(root).items()}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -167,7 +167,7 @@ class Retrieval(TextTask):
 
     def splits(self, root: Path) -> dict[str, Sequences]:
         """The pairs that were made, or those of papers."""
-        return super().splits(root) if self.data == "made" else retrieval.aan(root, self.longest)
+        return super().splits(root) if self.data == "made" else published_sets.aan(root, self.longest)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -195,7 +195,7 @@ class PixelRow(LraTask):
 
     def splits(self, root: Path) -> dict[str, Sequences]:
         """The pixels, with a validation split taken from training."""
-        return pixels.pixels(self.data, root)
+        return published_sets.pixel_rows(self.data, root)
 
 
 def _record(name: str, value: Any, kind: type) -> None:

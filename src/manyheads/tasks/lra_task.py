@@ -10,11 +10,10 @@ from typing import Any
 
 import torch
 
-from manyheads.data.draws import key
-from manyheads.data.lra import generated
+from manyheads.data.local_data import data_root
+from manyheads.data.lra import generated_sets
 from manyheads.data.lra.sequences import Sequences
-from manyheads.data.order import Order
-from manyheads.data.places import data_root
+from manyheads.data.randomness import Order, key
 from manyheads.spec.arch import Arch
 from manyheads.spec.errors import UserError
 from manyheads.spec.parts import Classify, Pair, Token
@@ -129,18 +128,18 @@ class MadeTask(LraTask):
     @property
     @abstractmethod
     def made(self) -> tuple[str, Any] | None:
-        """The kind of samples and their setting, as `data.lra.generated` has them; None where they are read."""
+        """The kind of samples and their setting, as `data.lra.generated_sets` has them; None where they are read."""
 
     def splits(self, root: Path) -> dict[str, Sequences]:
         """The sets that were made for these sizes."""
         assert self.made is not None
         sizes = {"train": 0 if self.fresh else self.train, "valid": self.valid, "test": self.test}
         workers = min(MOST_WORKERS, os.cpu_count() or 1)
-        return generated.kept(root, *self.made, sizes, self.data_seed, workers=workers)
+        return generated_sets.generated_set(root, *self.made, sizes, self.data_seed, workers=workers)
 
     def _source(self, found: dict[str, Sequences], seed: int, batch: int) -> Source:
         if not self.fresh:
             return super()._source(found, seed, batch)
         assert self.made is not None
         kind, setting = self.made
-        return Fresh(lambda places: generated.sample(kind, setting, key(seed, "fresh"), places), batch)
+        return Fresh(lambda places: generated_sets.sample(kind, setting, key(seed, "fresh"), places), batch)

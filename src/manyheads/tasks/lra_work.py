@@ -15,9 +15,8 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from manyheads.data.lra.sequences import Sequences
-from manyheads.data.order import Order, balanced
-from manyheads.data.pixels import upload
-from manyheads.data.shapes import Indices
+from manyheads.data.randomness import Indices, Order, balanced
+from manyheads.data.upload import upload
 from manyheads.spec.errors import UserError
 
 from .held import dealt

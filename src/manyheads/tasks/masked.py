@@ -10,10 +10,9 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from manyheads.data.pixels import upload
-from manyheads.data.shapes import Indices
-from manyheads.data.text.masking import Hiding, hiding
-from manyheads.data.text.pack import Packed
+from manyheads.data.randomness import Indices
+from manyheads.data.text.token_blocks import Hiding, Packed, hiding
+from manyheads.data.upload import upload
 from manyheads.spec.arch import Arch
 from manyheads.spec.errors import UserError
 from manyheads.spec.parts import Masked

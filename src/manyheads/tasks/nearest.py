@@ -11,7 +11,7 @@ import torch
 from jaxtyping import Float
 from torch import Generator, Tensor
 
-from manyheads.data.points import cloud, farthest, nearest, sphere
+from manyheads.data.point_clouds import cloud, farthest, nearest, sphere
 from manyheads.spec.arch import Arch
 from manyheads.spec.datasets import CLOUDS, Cloud
 from manyheads.spec.errors import UserError
@@ -30,7 +30,7 @@ class NearestNeighbor:
     `query` self: every point asks, and the answer is the one farthest from it, since the nearest is itself (what the
     paper trains). separate: a point y of its own, uniform on the sphere, stands after the others and asks for the one
     nearest to it (what the theorems are about); a model without positions cannot tell it from them. The answer is read
-    at the tokens that ask. `points` is their distribution, see `data.points`.
+    at the tokens that ask. `points` is their distribution, see `data.point_clouds`.
 
     `biases`, an odd number, makes the target of Theorem 3 of it: the alternating sum of that many nearest-neighbour
     functions whose first point's score is raised by a bias, spread evenly, with y normal. UNVERIFIED: the paper's own

@@ -8,9 +8,9 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from manyheads.data.pixels import upload
-from manyheads.data.shapes import Indices
-from manyheads.data.text.pack import Packed
+from manyheads.data.randomness import Indices
+from manyheads.data.text.token_blocks import Packed
+from manyheads.data.upload import upload
 from manyheads.nn.loss import IGNORED
 from manyheads.spec.errors import UserError
 

@@ -73,4 +73,4 @@ class Task(Protocol):
         """Refuse a model that does not fit: image size, channels, classes, vocabulary, head."""
 
     def open(self, device: torch.device, seed: int, batch: int, *, root: Path | None = None) -> Work:
-        """The work on `device`; data is looked for below `root` (see `data.places`)."""
+        """The work on `device`; data is looked for below `root` (see `data.local_data`)."""

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from manyheads.data.places import data_root
+from manyheads.data.local_data import data_root
 from manyheads.data.text.corpora import Corpus, corpus
 from manyheads.spec.arch import Arch
 from manyheads.spec.datasets import BLOCK_ORDERS, CORPUS_VOCAB, SHARDS, BlockOrder, check_corpus
@@ -21,7 +21,7 @@ class PackedText:
 
     `vocab` is the number of the tokenizer's ids, known of what is embedded, to be stated of shards; `tokenizer` its
     sha256 or the beginning of it, compared where it is stated. `order` deals the training sequences: `shuffled`,
-    `random` or `given` (`data.text.pack`). `held` > 0 holds out the last part of the training ids in place of the
+    `random` or `given` (`data.text.token_blocks`). `held` > 0 holds out the last part of the training ids in place of the
     corpus's own split; `test_limit` keeps the first so many held-out sequences."""
 
     data: str = "tinystories"

@@ -10,7 +10,7 @@ import torch
 from jaxtyping import Float
 from torch import Generator, Tensor
 
-from manyheads.data.draws import key
+from manyheads.data.randomness import key
 from manyheads.models.constructions import exact_layer
 from manyheads.nn.full_value import FullValueAttention
 from manyheads.spec.arch import Arch, attentions

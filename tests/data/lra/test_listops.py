@@ -9,9 +9,9 @@ import time
 import numpy as np
 import pytest
 
-from manyheads.data.draws import key
 from manyheads.data.lra import listops
 from manyheads.data.lra.listops import CLOSE, DIGIT, OPERATOR, sample
+from manyheads.data.randomness import key
 from manyheads.spec.errors import UserError
 from manyheads.spec.generated import LISTOPS_TOKENS, Grammar
 

@@ -17,9 +17,9 @@ from dataclasses import replace
 from pathlib import Path
 
 from manyheads.data.text.documents import documents
-from manyheads.data.text.learn import learn
-from manyheads.data.text.manifest import Manifest
-from manyheads.data.text.tokenise import tokenise
+from manyheads.data.text.shards import Manifest
+from manyheads.data.text.tokenization import tokenize_files
+from manyheads.data.text.tokenizer_training import train_tokenizer
 
 KEEP, SIZE = 5000, 2048  # stories to train on, tokens of the BPE trained on them
 BEGINS = re.compile(r"Once upon a time|Once there|Once,")
@@ -48,12 +48,12 @@ def pack(train: Path, valid: Path, target: Path, count: int = KEEP, size: int = 
     text = lzma.decompress(valid.read_bytes()).decode()
     target.mkdir(exist_ok=True)
     splits = {"train": kept(list(documents(train, between="<|endoftext|>")), text, count), "valid": held_out(text)}
-    vocabulary = learn("bpe", splits["train"], size, "stories")
+    vocabulary = train_tokenizer("bpe", splits["train"], size, "stories")
     for split, stories in splits.items():
         folder = target / split
         raw = target / f"{split}.txt"
         raw.write_text("\n<|endoftext|>\n".join(stories), encoding="utf-8")
-        made = tokenise([raw], folder, vocabulary, between="<|endoftext|>", piece=10**9)
+        made = tokenize_files([raw], folder, vocabulary, between="<|endoftext|>", piece=10**9)
         (shard,) = made.shards
         packed = lzma.compress((folder / shard.file).read_bytes(), lzma.FORMAT_XZ, filters=PACKED)
         (folder / f"{shard.file}.xz").write_bytes(packed)

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from manyheads.data.text.corpora import corpus, tokenizer
-from manyheads.data.text.shards import Tokens, opened, vocabulary
-from manyheads.data.text.tokenise import tokenise
+from manyheads.data.text.shards import Tokens, open_shards, vocabulary
+from manyheads.data.text.tokenization import tokenize_files
 from manyheads.data.text.vocabulary import load
 from manyheads.spec.errors import UserError
 
@@ -26,7 +26,7 @@ def made(tmp_path: Path) -> Path:
     for split in ("train", "valid"):
         source = tmp_path / f"{split}.txt"
         source.write_text(TEXT if split == "train" else TEXT[:900])
-        tokenise([source], tmp_path / "corpus" / split, STORIES, between="blank", piece=300)
+        tokenize_files([source], tmp_path / "corpus" / split, STORIES, between="blank", piece=300)
     return tmp_path
 
 
@@ -107,7 +107,7 @@ def test_damage_is_told_and_nothing_is_repaired_in_silence(case: str, made: Path
     folder = made / "corpus" / "train"
     act(folder)
     before = {path.name: path.read_bytes() for path in folder.iterdir()}
-    for read in (lambda: opened(folder), lambda: corpus("shards:corpus", made)):
+    for read in (lambda: open_shards(folder), lambda: corpus("shards:corpus", made)):
         with pytest.raises(UserError, match=words):
             read()
     assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
@@ -116,7 +116,7 @@ def test_damage_is_told_and_nothing_is_repaired_in_silence(case: str, made: Path
 def test_a_tokenizer_that_does_not_match_is_told(made: Path) -> None:
     (made / "valid2.txt").write_text(TEXT)
     shutil.rmtree(made / "corpus" / "valid")
-    tokenise([made / "valid2.txt"], made / "corpus" / "valid", BYTES, between="blank")
+    tokenize_files([made / "valid2.txt"], made / "corpus" / "valid", BYTES, between="blank")
     with pytest.raises(UserError, match=r"train was made with tokenizer stories .* and valid with bytes"):
         corpus("shards:corpus", made)
     copy = made / "corpus" / "train" / "tokenizer.json"

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from manyheads.data.text import vocabulary
-from manyheads.data.text.learn import learn
+from manyheads.data.text.tokenizer_training import train_tokenizer
 from manyheads.data.text.vocabulary import load, parse
 from manyheads.spec.errors import UserError
 
@@ -46,7 +46,7 @@ def test_special_tokens_in_a_text_are_text(tmp_path: Path) -> None:
 def test_gpt2s_files_give_gpt2s_tokenizer(tmp_path: Path) -> None:
     """Files of the two names under which they are found, read as the package's own ByteLevelBPETokenizer reads them."""
     tokenizers = pytest.importorskip("tokenizers", reason="tokenizers is in the dev extra")
-    trained = learn("bpe", [STORY, *TEXTS], 300)
+    trained = train_tokenizer("bpe", [STORY, *TEXTS], 300)
     model = json.loads(trained.text)["model"]
     vocab, merges = json.dumps(model["vocab"]), "#version: 0.2\n" + "\n".join(model["merges"]) + "\n"
     for folder, names in (
@@ -92,7 +92,7 @@ def test_berts_word_pieces_are_those_of_the_package(tmp_path: Path) -> None:
 @pytest.mark.parametrize("kind", ["bpe", "wordpiece"])
 def test_training_gives_the_size_asked_for_and_the_same_tokenizer_twice(kind: str) -> None:
     size = 300 if kind == "bpe" else 60
-    first, second = (learn(kind, iter([STORY, *TEXTS]), size) for _ in range(2))  # type: ignore[arg-type]
+    first, second = (train_tokenizer(kind, iter([STORY, *TEXTS]), size) for _ in range(2))  # type: ignore[arg-type]
     assert first == second
     assert first.size == size
     assert first.roles == {"pad": 0, "end": 1, "cls": 2, "sep": 3, "mask": 4}
@@ -102,7 +102,7 @@ def test_training_gives_the_size_asked_for_and_the_same_tokenizer_twice(kind: st
 
 
 def test_a_crammed_wordpiece_is_lower_case_ascii() -> None:
-    words = learn("wordpiece", [STORY, "cafe naive"], 60)
+    words = train_tokenizer("wordpiece", [STORY, "cafe naive"], 60)
     assert words.encode(["CAFÉ  naïve 猫"]) == words.encode(["cafe naive "])
     assert words.encode(["``ball''"]) == words.encode(['"ball"'])
 
@@ -123,9 +123,9 @@ def test_mistakes_are_told(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="id 300 is none of tokenizer bytes"):
         load("bytes", tmp_path).decode([300])
     with pytest.raises(UserError, match="write size=2"):
-        learn("bpe", ["a b"], 2000)
+        train_tokenizer("bpe", ["a b"], 2000)
     with pytest.raises(UserError, match="more than 261"):
-        learn("bpe", [STORY], 100)
+        train_tokenizer("bpe", [STORY], 100)
     bare = parse(json.dumps({"model": {"vocab": {"a": 0}}, "added_tokens": []}), "bare")
     with pytest.raises(UserError, match=r"bare has no token <mask> or \[MASK\]"):
         bare.role("mask")

@@ -1,10 +1,9 @@
-"""ListOps as LRA grows it: nested MIN, MAX, MED and SM (sum modulo 10) over digits, and the digit that comes out.
+"""ListOps, generated as LRA does: nested MIN, MAX, MED and SM (sum modulo 10) of digits; the label is the result.
 
-A sample is a function of (key, number). Its trees are tried one after another until one has a length within the limits,
-and every node's random word is mixed from its parent's and its place among its siblings, so that neither the other
-samples nor the process that asks matter. All trees of a chunk grow together, level by level: 3 trees are grown for one
-that is kept, about 0.2 ms a sample.
-"""
+A sample is a function of (key, number). Trees are grown for it until one has a length within the limits. The random
+word of a node is mixed from its parent's word and its place among its siblings, so that a sample does not depend on
+other samples or on the process. All trees of a chunk grow together, level by level: 3 trees are grown for each that is
+accepted, about 0.2 ms a sample."""
 
 from __future__ import annotations
 
@@ -16,20 +15,22 @@ from jaxtyping import Int, UInt8, UInt64
 from manyheads.spec.errors import UserError
 from manyheads.spec.generated import LISTOPS_CLASSES, LISTOPS_TOKENS, Grammar
 
-from ..draws import GAMMA, ROUNDS, bits
-from .sequences import Indices, Sequences, joined, packed
+from ..randomness import GAMMA, Indices, bits, finalised
+from .sequences import Sequences, joined, packed
 
-VERSION = 1  # of what `sample` gives for a key; kept sets of another version are not read
+VERSION = 1  # of the samples that a key gives; sets of another version are not read
+
+
 DIGIT, OPERATOR, CLOSE = 1, 11, 15
-TRIALS = 5_000  # trees grown for one sample before it is given up; LRA's limits need 3
+TRIALS = 5_000  # trees grown for one sample at most; LRA's limits need 3
 Words = UInt64[np.ndarray, " nodes"]
 Nodes = Int[np.ndarray, " nodes"]
 
 
 @dataclass(frozen=True)
 class Level:
-    """The nodes of one depth, over all trees. `parent` counts the operators of the level above; children of one
-    operator stand side by side, in its order. `arity` is 0 for a digit."""
+    """The nodes of all trees at one depth. `parent` is the number of a node's parent among the operators of the level
+    above; the children of an operator are adjacent and in order. `arity` is 0 for a digit."""
 
     tree: Nodes
     parent: Nodes
@@ -38,15 +39,18 @@ class Level:
 
     @property
     def operator(self) -> Int[np.ndarray, " operators"]:
-        """Which nodes are operators."""
+        """The indices of the operators."""
         return np.flatnonzero(self.arity)
 
 
 def sample(key: int, numbers: Indices, grammar: Grammar) -> Sequences:
-    """The samples of these numbers, in their order."""
+    """The samples with these numbers, in their order."""
     left = np.arange(len(numbers))
-    found: list[tuple[Indices, Sequences]] = []
-    trial, width = 0, max(1, min(8, 2048 // len(numbers)))  # trees of a sample tried at once: makes no difference
+    parts: list[tuple[Indices, Sequences]] = []
+    trial, width = (
+        0,
+        max(1, min(8, 2048 // len(numbers))),
+    )  # trees of a sample grown at once; does not change the result
     while len(left):
         tried = np.repeat(numbers[left] * np.int64(1 << 20), width) + np.tile(
             np.arange(trial, trial + width), len(left)
@@ -56,19 +60,19 @@ def sample(key: int, numbers: Indices, grammar: Grammar) -> Sequences:
         first = good.argmax(1) + np.arange(len(left)) * width
         done = good.any(1)
         if done.any():
-            found.append((left[done], _written(_only(levels, first[done], len(tokens)), tokens[first[done]])))
+            parts.append((left[done], _sequences(_only(levels, first[done], len(tokens)), tokens[first[done]])))
         left, trial = left[~done], trial + width
         if trial > TRIALS and len(left):
             raise UserError(
-                f"{grammar} grew no tree of {grammar.shortest} to {grammar.longest} tokens, {TRIALS:,} times; "
+                f"{grammar} grew no tree of {grammar.shortest} to {grammar.longest} tokens in {TRIALS:,} trials; "
                 "write wider limits, or more arguments"
             )
-    return packed([part for _, part in found]).at(np.argsort(np.concatenate([place for place, _ in found])))
+    return packed([part for _, part in parts]).at(np.argsort(np.concatenate([place for place, _ in parts])))
 
 
 def _grow(roots: UInt64[np.ndarray, " trees"], grammar: Grammar) -> tuple[list[Level], Int[np.ndarray, " trees"]]:
-    """Trees with an operator as root (a single digit is never long enough), and their tokens. One that is about to
-    become too long stops growing, and counts as too long."""
+    """Trees with an operator as root (a single digit is never long enough), and their numbers of tokens. A tree that is
+    about to become too long stops growing and counts as too long."""
     tokens = np.zeros(len(roots), np.int64)
     tree, parent, word = np.arange(len(roots)), np.arange(len(roots)), roots
     levels = []
@@ -79,11 +83,10 @@ def _grow(roots: UInt64[np.ndarray, " trees"], grammar: Grammar) -> tuple[list[L
             arity[operator] = 2 + _field(word[operator], 20, grammar.arity - 1)
             tokens += np.bincount(tree[operator], minlength=len(tokens))
         tokens += np.bincount(tree, minlength=len(tokens))
-        wanted = tokens + np.bincount(tree, arity, minlength=len(tokens)).astype(
-            np.int64
-        )  # a child is a token, at least
-        over = wanted > grammar.longest
-        tokens[over] = wanted[over]
+        # each child has one token or more
+        least = tokens + np.bincount(tree, arity, minlength=len(tokens)).astype(np.int64)
+        over = least > grammar.longest
+        tokens[over] = least[over]
         arity[over[tree]] = 0
         levels.append(Level(tree, parent, word, arity))
         operator = levels[-1].operator
@@ -92,15 +95,15 @@ def _grow(roots: UInt64[np.ndarray, " trees"], grammar: Grammar) -> tuple[list[L
         counts = arity[operator]
         parent = np.repeat(np.arange(len(operator)), counts)
         sibling = _place(counts).astype(np.uint64) + np.uint64(1)
-        tree, word = np.repeat(tree[operator], counts), _mixed(np.repeat(word[operator], counts) + sibling * GAMMA)
+        tree, word = np.repeat(tree[operator], counts), finalised(np.repeat(word[operator], counts) + sibling * GAMMA)
     return levels, tokens
 
 
 def _only(levels: list[Level], trees: Indices, count: int) -> list[Level]:
-    """The nodes of some of `count` trees, which become the trees 0, 1, 2 and so on."""
+    """The nodes of some of `count` trees, renumbered 0, 1, 2 and so on."""
     number = np.full(count, -1)
     number[trees] = np.arange(len(trees))
-    out, kept = [], np.zeros(0, bool)
+    chosen, kept = [], np.zeros(0, bool)
     for depth, level in enumerate(levels):
         nodes = np.flatnonzero(number[level.tree] >= 0)
         if not len(nodes):
@@ -108,13 +111,13 @@ def _only(levels: list[Level], trees: Indices, count: int) -> list[Level]:
         parent = level.parent[nodes]
         if depth:  # number of the parent among the operators that are left
             parent = (np.cumsum(kept) - 1)[parent]
-        out.append(Level(number[level.tree[nodes]], parent, level.word[nodes], level.arity[nodes]))
+        chosen.append(Level(number[level.tree[nodes]], parent, level.word[nodes], level.arity[nodes]))
         kept = number[level.tree[level.operator]] >= 0
-    return out
+    return chosen
 
 
-def _written(levels: list[Level], tokens: Int[np.ndarray, " trees"]) -> Sequences:
-    """Trees as sequences: lengths and values from the leaves up, places from the root down."""
+def _sequences(levels: list[Level], tokens: Int[np.ndarray, " trees"]) -> Sequences:
+    """Trees as sequences. Lengths and values are computed from the leaves up, places of tokens from the root down."""
     sizes, values = [np.zeros(0, np.int64)] * len(levels), [np.zeros(0, np.int64)] * len(levels)
     for depth in reversed(range(len(levels))):
         level, operator = levels[depth], levels[depth].operator
@@ -140,7 +143,7 @@ def _written(levels: list[Level], tokens: Int[np.ndarray, " trees"]) -> Sequence
 
 
 def _values(operator: Nodes, values: Nodes, first: Nodes, counts: Nodes) -> Nodes:
-    """What each operator makes of its arguments, `counts` of them from `first` on; a median between two is rounded
+    """The value of each operator: it has `counts` arguments, beginning at `first`. A median between two values is rounded
     down."""
     sums = np.add.reduceat(values, first) % 10
     out = np.choose(operator, (np.minimum.reduceat(values, first), np.maximum.reduceat(values, first), sums, sums))
@@ -167,12 +170,6 @@ def _field(word: Words, shift: int, values: int) -> Nodes:
     return ((word >> np.uint64(shift)) & np.uint64(0xFFFFF)).astype(np.int64) % values
 
 
-def _mixed(word: Words) -> Words:
-    for shift, factor in ROUNDS:
-        word = (word ^ (word >> np.uint64(shift))) * np.uint64(factor)
-    return word ^ (word >> np.uint64(31))
-
-
 def text(ids: UInt8[np.ndarray, " tokens"]) -> str:
-    """A sequence as a person writes it."""
+    """A sequence as text."""
     return " ".join(LISTOPS_TOKENS[i] for i in ids)

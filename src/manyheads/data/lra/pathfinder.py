@@ -1,41 +1,45 @@
-"""Pathfinder-32 (1805.08315, as LRA uses it), drawn by us: are the two dots the ends of one dashed contour?
+"""Pathfinder-32 (1805.08315, as LRA uses it), drawn by our own generator: do the two dots mark the ends of one contour?
 
-Two long contours grow from seeds near the middle, dash by dash, and keep clear of one another; short ones are strewn
-between them. The dots stand on the first dash of one and the last dash of one: of the same contour for label 1, of
-different ones for label 0. A picture is a function of (key, number); pictures 2n and 2n+1 have one label each.
-"""
+Two long dashed contours grow from seeds near the middle and keep clear of each other; short contours are scattered
+between them. One dot marks the first dash of a long contour, the other the last dash: of the same contour for label 1,
+of the other one for label 0. A picture is a function of (key, number); pictures 2n and 2n+1 have one label each."""
 
 from __future__ import annotations
+
+from io import BytesIO
+from pathlib import Path
 
 import numpy as np
 from jaxtyping import Bool, Float, Int, UInt8
 
-from manyheads.spec.errors import UserError
+from manyheads.spec.errors import UserError, optional
+from manyheads.spec.files import replace
 from manyheads.spec.generated import Scene
 
-from ..draws import bits, uniforms
-from ..draws import key as keyed
+from ..randomness import Indices, bits, uniforms
+from ..randomness import key as keyed
 from .contours import Contours, Pen, Points, Which, distance, maps
-from .sequences import Indices
 
-VERSION = 1  # of what `draw` gives for a key; kept sets of another version are not read
+VERSION = 1  # of the pictures that a key gives; sets of another version are not read
 CHUNK = 1024  # pictures that grow together
-PLACES = 16  # places that are drawn for a short contour
-TRIALS = 1024  # before two contours are given up; 8 are usual
-ROUNDS = 6  # times that each short contour is tried
+PLACES = 16  # that are tried at once for a short contour
+TRIALS = 1024  # to grow two long contours; 8 are usual
+ROUNDS = 6  # trials of each short contour
+
+
 GREY, WHITE = 200, 255  # of dashes and of dots
 THICK = 0.6  # half of a dash's thickness, in pixels
 
 
 def pen_of(scene: Scene) -> Pen:
-    """How the contours of a scene are drawn."""
+    """The pen that draws the contours of a scene."""
     return Pen(scene.side, scene.dash, scene.gap, float(np.deg2rad(scene.turn)), scene.clearance)
 
 
 def draw(
     key: int, numbers: Indices, scene: Scene
 ) -> tuple[UInt8[np.ndarray, "pictures rows columns"], Int[np.ndarray, " pictures"]]:
-    """The pictures of these numbers and their labels."""
+    """The pictures with these numbers, and their labels."""
     parts = [_chunk(key, numbers[start : start + CHUNK], scene) for start in range(0, len(numbers), CHUNK)]
     return np.concatenate([pictures for pictures, _ in parts]), np.concatenate([labels for _, labels in parts])
 
@@ -53,10 +57,10 @@ def _chunk(
     while len(left):
         if trial > TRIALS:
             raise UserError(
-                f"{scene} has too little room: two contours did not fit in, {TRIALS:,} times; write a larger "
+                f"{scene} has too little room: two contours did not fit in {TRIALS:,} trials; write a larger "
                 "side or a shorter contour"
             )
-        width = max(1, min(64, CHUNK // len(left)))  # trials of a picture made at once: makes no difference
+        width = max(1, min(64, CHUNK // len(left)))  # trials of a picture made at once; does not change the result
         rows, trials = np.repeat(left, width), np.tile(np.arange(trial, trial + width), len(left))
         grown = _long(key, rows, numbers[rows] * np.int64(1 << 20) + trials, scene)
         at = np.arange(len(grown.row))
@@ -70,7 +74,7 @@ def _chunk(
 
 
 def _long(key: int, rows: Indices, numbers: Indices, scene: Scene) -> Contours:
-    """The two long contours of each number, where they came to their full length."""
+    """The two long contours of each number, for the numbers whose contours reached their full length."""
     pen = pen_of(scene)
     draws = uniforms(keyed(key, "seeds"), numbers, 5)
     away, *heading = np.exp(2j * np.pi * draws[:, 2:]).T
@@ -91,7 +95,7 @@ def _long(key: int, rows: Indices, numbers: Indices, scene: Scene) -> Contours:
 
 
 def _apart(dashes: Points, dots: Points, ends: Int[np.ndarray, "pictures 2"], scene: Scene) -> Which:
-    """Whether both dots keep some distance to all that they do not stand on."""
+    """Whether both dots keep clear of all dashes but those that they mark."""
     near = distance(dots[:, :, None, None], dashes[:, None, ..., 0], dashes[:, None, ..., 1])
     own = np.arange(2) == ends[:, :, None]  # picture, dot, contour
     place = np.arange(scene.contour)
@@ -103,7 +107,7 @@ def _apart(dashes: Points, dots: Points, ends: Int[np.ndarray, "pictures 2"], sc
 def _short(
     key: int, numbers: Indices, dashes: Points, dots: Points, scene: Scene
 ) -> tuple[Points, Bool[np.ndarray, "pictures dashes"]]:
-    """Short contours wherever there is room, and which of them came to be."""
+    """Short contours where there is room, and which of their dashes exist."""
     pen, count = pen_of(scene), len(numbers)
     room = maps(pen, 1, count)
     every = np.arange(count)
@@ -139,7 +143,7 @@ def _short(
 def _picture(
     dashes: Points, short: Bool[np.ndarray, "pictures dashes"], dots: Points, scene: Scene
 ) -> UInt8[np.ndarray, "pictures rows columns"]:
-    """Dashes in grey, dots in white, with soft edges a pixel wide."""
+    """Dashes in grey and dots in white, with soft edges one pixel wide."""
     rim = int(np.ceil(scene.marker + scene.dash + 2))
     canvas = np.zeros((len(dashes), scene.side + 2 * rim, scene.side + 2 * rim))
     always = dashes.shape[1] - short.shape[1]
@@ -152,7 +156,7 @@ def _picture(
 
 
 def _ink(canvas: Float[np.ndarray, "pictures y x"], rows: Indices, line: Points, radius: float, shade: int) -> None:
-    """A line with round ends in each of some pictures; of two lines the brighter is seen."""
+    """Draw a line with round ends into some of the pictures; where lines cross, the brighter one is visible."""
     start, end = line[:, 0, None, None], line[:, 1, None, None]
     reach = int(np.ceil(radius + 1 + np.abs(end - start).max(initial=0) / 2))
     axis = np.arange(-reach, reach + 1)
@@ -160,3 +164,28 @@ def _ink(canvas: Float[np.ndarray, "pictures y x"], rows: Indices, line: Points,
     light = shade * np.clip(radius + 0.5 - distance(middle + axis + 1j * axis[:, None], start, end), 0, 1)
     here = (rows[:, None, None], middle.imag.astype(np.int64) + axis[:, None], middle.real.astype(np.int64) + axis)
     canvas[here] = np.maximum(canvas[here], light)
+
+
+FRAME = (60, 150)  # greys of the frames around pictures of label 0 and of label 1
+
+
+def sheet(
+    pictures: UInt8[np.ndarray, "pictures rows columns"], labels: Indices, columns: int = 12, scale: int = 4
+) -> UInt8[np.ndarray, "rows columns"]:
+    """Pictures side by side in rows of `columns`, each pixel `scale` wide, in a frame that is brighter for label 1."""
+    count, height, width = pictures.shape
+    rows = -(-count // columns)
+    page = np.zeros((rows, columns, height + 2, width + 2), np.uint8)
+    flat = page.reshape(-1, height + 2, width + 2)
+    flat[:count] = np.array(FRAME, np.uint8)[(labels == 1).astype(int)][:, None, None]
+    flat[:count, 1:-1, 1:-1] = pictures
+    image = page.swapaxes(1, 2).reshape(rows * (height + 2), columns * (width + 2))
+    return image.repeat(scale, axis=0).repeat(scale, axis=1)
+
+
+def save_sheet(file: Path, pictures: UInt8[np.ndarray, "pictures rows columns"], labels: Indices) -> None:
+    """Write a sheet of pictures as a PNG file."""
+    image = optional("PIL.Image", "pillow", "writing a picture")
+    page = BytesIO()
+    image.fromarray(sheet(pictures, labels)).save(page, format="PNG")
+    replace(file, page.getvalue())

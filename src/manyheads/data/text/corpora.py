@@ -10,8 +10,7 @@ from pathlib import Path
 from manyheads.spec.datasets import SHARDS, STORIES, check_corpus
 from manyheads.spec.errors import UserError
 
-from .manifest import MANIFEST, Manifest
-from .shards import Tokens, opened, vocabulary
+from .shards import MANIFEST, Manifest, Tokens, open_shards, vocabulary
 from .vocabulary import Vocabulary
 
 EMBEDDED = Path(__file__).parent / "stories"
@@ -63,7 +62,7 @@ def corpus(name: str, root: Path, held: float = 0.0) -> Corpus:
     folder = place(name, root)
     if not (folder / "train").is_dir() and (folder / MANIFEST).is_file():
         raise UserError(f"{folder} holds shards, not splits; write them to {folder / 'train'}")
-    train = Split(*opened(folder / "train"))
+    train = Split(*open_shards(folder / "train"))
     if held:
         border = int((1 - held) * len(train.tokens))
         parts = train.tokens.cut(0, border), train.tokens.cut(border, len(train.tokens))
@@ -73,7 +72,7 @@ def corpus(name: str, root: Path, held: float = 0.0) -> Corpus:
             f"{folder} has no folder valid; tokenize held-out text into it (--split valid), or write held=0.1 "
             "to hold out the last tenth of the training ids"
         )
-    valid = Split(*opened(folder / "valid"))
+    valid = Split(*open_shards(folder / "valid"))
     if valid.manifest.digest != train.manifest.digest:
         one, other = (f"{split.manifest.tokenizer} ({split.manifest.digest[:12]})" for split in (train, valid))
         raise UserError(

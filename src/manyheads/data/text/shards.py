@@ -1,10 +1,14 @@
-"""Shards as one long row of ids: memory-mapped, checked when opened, read at any place."""
+"""Shards: folders of token ids in memory-mapped files, with a manifest; together they are read as one long row of ids.
+
+The manifest names the tokenizer and the source files and has the counts and a checksum of every shard."""
 
 from __future__ import annotations
 
+import json
 import lzma
 import zlib
 from bisect import bisect_right
+from dataclasses import asdict, dataclass, fields
 from functools import lru_cache
 from itertools import accumulate
 from pathlib import Path
@@ -13,12 +17,134 @@ import numpy as np
 from jaxtyping import Int
 
 from manyheads.spec.errors import UserError
+from manyheads.spec.files import dump, replace
 
-from .manifest import TOKENIZER, Manifest, Shard, load
 from .vocabulary import BYTES, Vocabulary, read
 from .vocabulary import load as named
 
-CHECKED = 1 << 24  # bytes at a time
+SCHEMA = 1
+CHECKED = 1 << 24  # bytes that a checksum reads at a time
+MANIFEST, TOKENIZER = "manifest.json", "tokenizer.json"
+DTYPES = {"uint16": 2**16, "uint32": 2**32}
+
+
+@dataclass(frozen=True)
+class Shard:
+    """One file of little-endian ids. `text_bytes` is what they were in UTF-8, separators not counted; `largest` the
+    highest id; `crc32` that of the ids."""
+
+    file: str
+    tokens: int
+    documents: int
+    empty: int
+    text_bytes: int
+    largest: int
+    crc32: int
+
+
+@dataclass(frozen=True)
+class SourceFile:
+    """A file that was read."""
+
+    name: str
+    bytes: int
+    sha256: str
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """All of a folder. `tokenizer` is its name, `digest` its sha256, `vocab` the number of its ids, `roles` its special
+    tokens. After each document stands `separator`: an id, or a text that was tokenized with it. `between` and `field`
+    say where the documents were found, `empty` how many had no text and were left out, `dropped` how many because they
+    stand in the files `without`."""
+
+    tokenizer: str
+    digest: str
+    vocab: int
+    roles: dict[str, int]
+    separator: int | str
+    between: str | None
+    field: str
+    dtype: str
+    empty: int
+    sources: tuple[SourceFile, ...]
+    shards: tuple[Shard, ...]
+    without: tuple[SourceFile, ...] = ()
+    dropped: int = 0
+    schema: int = SCHEMA
+
+    @property
+    def tokens(self) -> int:
+        """Ids in all shards, separators among them."""
+        return sum(shard.tokens for shard in self.shards)
+
+    @property
+    def documents(self) -> int:
+        """Documents that were not empty."""
+        return sum(shard.documents for shard in self.shards)
+
+    @property
+    def text_bytes(self) -> int:
+        """Bytes of text, in UTF-8."""
+        return sum(shard.text_bytes for shard in self.shards)
+
+    def save(self, folder: Path) -> None:
+        """Write manifest.json, in one step."""
+        replace(folder / MANIFEST, dump(asdict(self), sort=True))
+
+
+def read_manifest(folder: Path) -> Manifest:
+    """The manifest of a folder; a missing, damaged or newer one is a sentence."""
+    path = folder / MANIFEST
+    if not path.is_file():
+        state = (
+            "is unfinished: run the same `manyheads tokenize` again"
+            if list(folder.glob("shard-*"))
+            else ("holds no shards; make some with `manyheads tokenize FILES --out FOLDER`")
+        )
+        raise UserError(f"{folder} has no {MANIFEST} and {state}")
+    try:
+        data = json.loads(path.read_text(encoding="utf-8"))
+        if data.get("schema") != SCHEMA:
+            raise UserError(f"{path} has schema {data.get('schema')!r}; this manyheads reads {SCHEMA}")
+        parts = {"shards": tuple(Shard(**shard) for shard in data["shards"])}
+        lists = {name: tuple(SourceFile(**source) for source in data.get(name, ())) for name in ("sources", "without")}
+        found = Manifest(**data | parts | lists)
+    except UserError:
+        raise
+    except (ValueError, TypeError, KeyError, AttributeError) as error:
+        raise UserError(f"{path} is damaged ({error}); tokenize again into a new folder") from None
+    _check_manifest(found, path)
+    return found
+
+
+def _check_manifest(found: Manifest, path: Path) -> None:
+    wrong = [
+        f"{name} is {value!r}"
+        for name, value, good in (
+            ("dtype", found.dtype, found.dtype in DTYPES),
+            ("vocab", found.vocab, isinstance(found.vocab, int) and found.vocab > 0),
+            ("shards", found.shards, bool(found.shards)),
+        )
+        if not good
+    ]
+    for shard in found.shards:
+        counts = {field.name: getattr(shard, field.name) for field in fields(Shard) if field.type == "int"}
+        wrong += [
+            f"{name} of {shard.file} is {value!r}"
+            for name, value in counts.items()
+            if not isinstance(value, int) or value < 0
+        ]
+        if "/" in shard.file or ".." in shard.file:
+            wrong.append(f"a shard is called {shard.file!r}")
+    if wrong:
+        raise UserError(f"{path} is damaged: {wrong[0]}; tokenize again into a new folder")
+    high = max(found.shards, key=lambda shard: shard.largest)
+    if high.largest >= found.vocab:
+        raise UserError(
+            f"{path}: {high.file} has ids up to {high.largest}, and tokenizer {found.tokenizer} has 0 to "
+            f"{found.vocab - 1}; tokenize again with the right tokenizer"
+        )
 
 
 class Tokens:
@@ -58,13 +184,13 @@ class Tokens:
 
 
 @lru_cache(maxsize=8)
-def opened(folder: Path) -> tuple[Manifest, Tokens]:
+def open_shards(folder: Path) -> tuple[Manifest, Tokens]:
     """The manifest of a folder of shards and its ids; sizes and checksums have been compared (about 1 GB a second)."""
-    manifest = load(folder)
-    return manifest, Tokens([_shard(folder, shard, manifest.dtype) for shard in manifest.shards])
+    manifest = read_manifest(folder)
+    return manifest, Tokens([_read_shard(folder, shard, manifest.dtype) for shard in manifest.shards])
 
 
-def _shard(folder: Path, shard: Shard, dtype: str) -> np.ndarray:
+def _read_shard(folder: Path, shard: Shard, dtype: str) -> np.ndarray:
     path, kind = folder / shard.file, np.dtype(dtype).newbyteorder("<")
     again = "; delete the folder and tokenize again"
     try:
@@ -97,7 +223,7 @@ def checksum(ids: np.ndarray) -> int:
 
 def vocabulary(folder: Path) -> Vocabulary:
     """The tokenizer that shards were made with: a copy lies beside them."""
-    manifest = load(folder)
+    manifest = read_manifest(folder)
     plain = named(BYTES, folder)
     if manifest.digest == plain.digest:
         return plain

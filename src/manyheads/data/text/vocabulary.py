@@ -15,8 +15,9 @@ from typing import Any
 
 import numpy as np
 
-from manyheads.data.places import first_found
 from manyheads.spec.errors import UserError, nearest, optional
+
+from ..local_data import first_found
 
 BYTES, STORIES, GPT2, BERT = "bytes", "stories", "gpt2", "bert_uncased"
 NAMES = (BYTES, STORIES, GPT2, BERT)

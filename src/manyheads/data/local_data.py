@@ -1,0 +1,28 @@
+"""Where datasets are on this machine, and what to do about a missing one."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from manyheads.spec.errors import UserError
+
+VARIABLE = "MANYHEADS_DATA"
+
+
+def data_root(root: Path | str | None = None) -> Path:
+    """The folder that holds datasets: `root`, else $MANYHEADS_DATA, else ~/.cache/manyheads."""
+    folder = root or os.environ.get(VARIABLE)
+    return Path(folder).expanduser() if folder else Path.home() / ".cache" / "manyheads"
+
+
+def first_found(root: Path, places: tuple[str, ...], what: str, source: str) -> Path:
+    """The first of `places` below `root` that exists. If none does, the error says where to get `what` and where to put
+    it."""
+    for place in places:
+        if (root / place).exists():
+            return root / place
+    raise UserError(
+        f"{what} is not at {root / places[0]}; get it from {source} and put it there, or name the folder that "
+        f"holds {places[0]} with {VARIABLE}=FOLDER"
+    )
