@@ -4,17 +4,23 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from typing import get_args
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from manyheads.arch.attention_cost import MIXES
 from manyheads.arch.controls import depths, head_dims, heads, inners, mlp_dims
 from manyheads.arch.count import activation_bytes, cost, forward_flops, head_layers, kv_bytes, params
+from manyheads.arch.embed_cost import EMBEDS, ENTERS
+from manyheads.arch.head_cost import HEADS
+from manyheads.arch.layer_cost import OPS
+from manyheads.arch.quantities import Formulas
 from manyheads.arch.redesign import edit, policy_of, redesign
 from manyheads.spec import serialise as record
 from manyheads.spec.arch import Arch, attentions, class_attentions, editable
-from manyheads.spec.parts import Attention, Nystrom, Outlook
+from manyheads.spec.parts import Attention, Embed, Enter, Head, Mix, Nystrom, Op, Outlook
 
 from .random_records import FAMILIES
 
@@ -159,6 +165,15 @@ def test_an_edit_with_arrays_costs_what_each_design_costs(family: str) -> None:
             assert np.broadcast_to(many.kv_bytes_per_token, 3)[i] == one.kv_bytes_per_token
 
     prop()
+
+
+@pytest.mark.parametrize(
+    ("kinds", "table"),
+    [(Mix, MIXES), (Op, OPS), (Embed, EMBEDS), (Enter, ENTERS), (Head, HEADS)],
+    ids=["mix", "op", "embed", "enter", "head"],
+)
+def test_every_kind_of_part_is_counted(kinds: object, table: dict[type, Formulas]) -> None:
+    assert set(table) == set(get_args(kinds))
 
 
 def test_odd_sizes_are_ordinary() -> None:

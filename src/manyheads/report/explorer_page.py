@@ -5,20 +5,9 @@ from __future__ import annotations
 from html import escape
 
 from manyheads.arch import zoo
+from manyheads.spec.arch import FAMILIES
 
 from .explorer import FIRST, MODELS
-
-GROUPS = {
-    "vit": "ViT",
-    "gpt2": "GPT-2",
-    "bert": "BERT",
-    "crammed_bert": "Crammed BERT",
-    "llama": "Llama, Qwen",
-    "xcit": "XCiT",
-    "tnt": "TNT",
-    "nystromformer": "Nyströmformer",
-    "nearest_neighbor": "rank paper",
-}
 
 
 def markup() -> str:
@@ -27,7 +16,7 @@ def markup() -> str:
     for name in MODELS:
         chosen = " selected" if name == FIRST else ""
         option = f'<option value="{name}"{chosen}>{escape(name)}: {escape(zoo.note(name))}</option>'
-        groups.setdefault(GROUPS[zoo.get(name).family], []).append(option)
+        groups.setdefault(FAMILIES[zoo.get(name).family].label, []).append(option)
     options = "".join(
         f'<optgroup label="{escape(label)}">{"".join(found)}</optgroup>' for label, found in groups.items()
     )

@@ -20,15 +20,30 @@ from .parts import Attention, ClassAttention, Embed, Head, Layer, Lm, Mlp, Neste
 
 SCHEMA = 1
 
-# fmt: off
-FAMILIES = (
-    "vit", "deit", "xcit", "tnt", "volo", "davit", "crammed_bert", "bert", "gpt2", "llama", "nystromformer",
-    "nearest_neighbor", "stack",
-)
-# fmt: on
-# family -> what its original was written as besides the usual code, "": where initialisation or dropout differ, the
-# numbers of the record do not say so
-DIALECTS = {"gpt2": ("", "stories")}
+
+@dataclass(frozen=True)
+class Family:
+    """Models of one code: what people call them, and the dialects of that code (see `Arch`)."""
+
+    label: str
+    dialects: tuple[str, ...] = ("",)
+
+
+FAMILIES = {
+    "vit": Family("ViT"),
+    "deit": Family("DeiT"),
+    "xcit": Family("XCiT"),
+    "tnt": Family("TNT"),
+    "volo": Family("VOLO"),
+    "davit": Family("DaViT"),
+    "crammed_bert": Family("Crammed BERT"),
+    "bert": Family("BERT"),
+    "gpt2": Family("GPT-2", dialects=("", "stories")),
+    "llama": Family("Llama, Qwen"),
+    "nystromformer": Family("Nyströmformer"),
+    "nearest_neighbor": Family("rank paper"),
+    "stack": Family("layers of a user's own module"),
+}
 
 
 @dataclass(frozen=True)
@@ -66,7 +81,7 @@ class Arch:
                 f"schema {self.schema!r}: a record in memory has schema {SCHEMA}; older files are upgraded "
                 "when they are loaded, newer ones need a newer manyheads"
             )
-        dialects = DIALECTS.get(self.family, ("",))
+        dialects = FAMILIES[self.family].dialects
         if self.dialect not in dialects:
             raise UserError(
                 f"dialect is {self.dialect!r}; for family {self.family!r} write one of {', '.join(map(repr, dialects))}"
