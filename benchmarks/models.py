@@ -20,7 +20,7 @@ from manyheads.arch.redesign import redesign
 from manyheads.models.build import build
 from manyheads.nn.stream import half_stream
 from manyheads.spec.arch import Arch
-from manyheads.train.captured import Captured
+from manyheads.train.step import Captured
 
 from . import measure
 from .measure import Contestant, race, write

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from manyheads.nn.attention import SoftmaxAttention
 from manyheads.nn.nystrom import NystromAttention
 from manyheads.spec.parts import Attention, Nystrom, Softmax
-from manyheads.train.captured import Captured
+from manyheads.train.step import Captured
 
 from . import measure
 from .measure import Contestant, race, write

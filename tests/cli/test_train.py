@@ -143,7 +143,7 @@ def test_sigterm_saves_and_the_same_command_goes_on(tmp_path: Path) -> None:
     process.send_signal(signal.SIGTERM)
     _, told = process.communicate(timeout=60)
     assert process.returncode == 143, told
-    assert "goes on from there: mine" in told
+    assert "resumes from there: mine" in told
     assert Run.open(tmp_path / "mine").state == "stopped"
 
 

@@ -15,8 +15,8 @@ import pytest
 
 from manyheads.runs import Run
 from manyheads.spec.errors import UserError
+from manyheads.train.early_end import Stopped
 from manyheads.train.loop import train
-from manyheads.train.stop import Stopped
 from tests.train.tiny import run_here, spawn, spec, steps, traces
 from tests.train.workers import Ear, train_alone
 
@@ -85,7 +85,7 @@ def test_a_damaged_newest_checkpoint_falls_back_to_the_one_before(
     ear = Ear()
     train(Run.open(folder), device="cpu", progress=ear)
     assert "step-00000016 is damaged" in ear.heard[0]
-    assert ear.heard[1] == "going on from step 15"
+    assert ear.heard[1] == "resuming from step 15"
     assert traces(folder) == whole
 
 
@@ -183,4 +183,4 @@ def test_where_all_checkpoints_are_damaged_new_ones_take_their_place(folder: Pat
     assert sorted(path.name for path in (folder / "checkpoint").iterdir()) == ["step-00000005", "step-00000008"]
     ear = Ear()
     train(Run.open(folder), device="cpu", progress=ear)
-    assert "going on from step 8" in ear.heard
+    assert "resuming from step 8" in ear.heard

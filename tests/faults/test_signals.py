@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from manyheads.runs import Run
-from manyheads.train.guard import Diverged
+from manyheads.train.early_end import Diverged
 from manyheads.train.loop import train
 from tests.train.tiny import run_here, spawn, spec, steps, traces
 from tests.train.workers import train_alone

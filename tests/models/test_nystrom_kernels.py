@@ -18,7 +18,7 @@ from torch.nn import functional as F
 from manyheads.nn import launch
 from manyheads.nn import nystrom as plain
 from manyheads.spec.parts import Attention, Nystrom
-from manyheads.train.captured import Captured
+from manyheads.train.step import Captured
 
 GPU = pytest.mark.gpu
 # batch, heads, tokens, head_dim, landmarks

@@ -65,8 +65,9 @@ def test_its_task_and_recipe_are_read(written: dict[str, Any]) -> None:
 
 def test_every_task_and_every_named_recipe_is_among_them() -> None:
     names = {str(param.id) for param in SPECS}
+    ours = {name for name, kind in tasks.TASKS.items() if kind.__module__.startswith("manyheads.")}  # tests have more
     for form in ("full", "default"):
-        assert {name.removeprefix(f"{form}/") for name in names if name.startswith(f"{form}/")} == set(tasks.TASKS)
+        assert {name.removeprefix(f"{form}/") for name in names if name.startswith(f"{form}/")} == ours
     recipes = {"table6", "table6_lean", *NAMED}
     recipes |= {f"lra_{name}{form}" for name in PUBLISHED for form in ("", "_lean", "_softmax")}
     recipes |= {f"lra_smoke_{name}" for name in SMOKE}

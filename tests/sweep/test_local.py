@@ -88,7 +88,7 @@ def test_a_worker_killed_with_minus_9_is_replaced_and_its_run_ends_as_if_nothing
     assert len(deaths) == 1
     assert outcome.fate == "done", outcome.message
     assert measurements(job.path) == quiet
-    assert "going on from step" in (job.path / "log.txt").read_text()
+    assert "resuming from step" in (job.path / "log.txt").read_text()
 
 
 SWEEP = """

@@ -89,7 +89,7 @@ def test_a_task_and_a_worker_are_killed_and_started_again_and_no_number_changes(
     assert "manyheads.sweep.worker" in deaths[1]
     assert outcome.fate == "done", outcome.message
     assert measurements(job.path) == quiet
-    assert (job.path / "log.txt").read_text().count("going on from step") == 2
+    assert (job.path / "log.txt").read_text().count("resuming from step") == 2
 
 
 def test_a_killed_driver_is_started_again_and_no_number_changes(
@@ -104,7 +104,7 @@ def test_a_killed_driver_is_started_again_and_no_number_changes(
     (outcome,) = run([job], workers=2, device="cpu", look=Nobody())
     assert outcome.fate == "done", outcome.message
     assert measurements(job.path) == quiet
-    assert "going on from step" in (job.path / "log.txt").read_text()
+    assert "resuming from step" in (job.path / "log.txt").read_text()
     assert [again.fate for again in run([job], look=Nobody())] == ["skipped"]
 
 

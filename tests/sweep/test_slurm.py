@@ -57,8 +57,8 @@ def test_when_its_time_is_up_a_run_is_saved_and_queued_again_and_no_number_chang
     assert outcome.fate == "done", outcome.message
     assert measurements(job.path) == quiet
     log = (job.path / "log.txt").read_text()
-    assert log.count("going on from step") == 1
-    assert "going on from step 0" not in log
+    assert log.count("resuming from step") == 1
+    assert "resuming from step 0" not in log
 
 
 def test_mistakes_are_told_before_anything_is_submitted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -23,7 +23,7 @@ from manyheads.spec.errors import UserError
 from manyheads.tasks import Glue, MaskedLanguage, to_dict
 from manyheads.tasks import glue_scores as scored
 from manyheads.tasks.glue_work import GlueWork
-from manyheads.train.start import begin, finetune, weights_digest
+from manyheads.train.finetune import begin, finetune, weights_digest
 from tests.train.tiny import traces
 
 from .glue_files import write, write_all

@@ -9,11 +9,13 @@ import pytest
 from manyheads.arch.count import forward_flops
 from manyheads.spec.errors import UserError
 from manyheads.spec.recipe import Basis, Recipe
-from manyheads.train.budget import Budget, budget
+from manyheads.train.budget import TrainingBudget, budget
 from tests.train.tiny import ARCH
 
 
-def spend(kind: str, amount: float, unit: str = "images", per_sample: int = 1, samples: int | None = 1000) -> Budget:
+def spend(
+    kind: str, amount: float, unit: str = "images", per_sample: int = 1, samples: int | None = 1000
+) -> TrainingBudget:
     """The budget of a basis at a batch of 10."""
     recipe = Recipe(batch=10, basis=Basis(kind, amount))  # type: ignore[arg-type]
     return budget(recipe, ARCH, unit=unit, per_sample=per_sample, samples=samples)
@@ -26,7 +28,7 @@ def test_each_basis_becomes_its_number_of_steps() -> None:
     assert spend("epochs", 2.5).steps == 250
     assert spend("flops", 3 * forward_flops(ARCH) * 10 * 42).steps == 42
     assert spend("samples", 1).steps == 1
-    assert spend("seconds", 9.0) == Budget(None, 9.0)
+    assert spend("seconds", 9.0) == TrainingBudget(None, 9.0)
 
 
 def test_a_basis_that_the_task_does_not_have_is_refused() -> None:
@@ -38,7 +40,7 @@ def test_a_basis_that_the_task_does_not_have_is_refused() -> None:
 
 def test_a_cadence_in_steps_or_in_fractions_of_the_run() -> None:
     def due(every: float, total: int) -> list[int]:
-        return [step for step in range(1, total + 1) if Budget(total).due(every, step, 0.0, 0.0)]
+        return [step for step in range(1, total + 1) if TrainingBudget(total).due(every, step, 0.0, 0.0)]
 
     assert due(4, 10) == [4, 8]
     assert due(0.1, 10) == list(range(1, 11))
@@ -49,13 +51,13 @@ def test_a_cadence_in_steps_or_in_fractions_of_the_run() -> None:
 
 
 def test_a_cadence_by_the_clock_misses_nothing_and_repeats_nothing() -> None:
-    spent, times = Budget(None, 10.0), [0.0, 0.9, 2.1, 2.2, 2.3, 7.5, 9.9]
+    spent, times = TrainingBudget(None, 10.0), [0.0, 0.9, 2.1, 2.2, 2.3, 7.5, 9.9]
     due = [spent.due(0.2, 5, before, after) for before, after in pairwise(times)]
     assert due == [False, True, False, False, True, True]
 
 
 def test_progress_is_spent_at_the_end_and_a_step_stands_at_its_middle() -> None:
-    assert [Budget(4).spent(step, 0.0) for step in (3, 4)] == [False, True]
-    assert [Budget(4).now(step, 0.0) for step in range(4)] == [0.125, 0.375, 0.625, 0.875]
-    assert Budget(None, 8.0).now(3, 2.0) == 0.25
-    assert Budget(None, 8.0).progress(3, 16.0) == 1.0
+    assert [TrainingBudget(4).spent(step, 0.0) for step in (3, 4)] == [False, True]
+    assert [TrainingBudget(4).midpoint(step, 0.0) for step in range(4)] == [0.125, 0.375, 0.625, 0.875]
+    assert TrainingBudget(None, 8.0).midpoint(3, 2.0) == 0.25
+    assert TrainingBudget(None, 8.0).progress(3, 16.0) == 1.0

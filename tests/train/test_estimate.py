@@ -13,8 +13,7 @@ from manyheads.arch.count import training_bytes
 from manyheads.arch.families import vit
 from manyheads.spec.errors import UserError
 from manyheads.spec.recipe import IMAGENET_IMAGES, Basis, Recipe
-from manyheads.train.estimate import estimate
-from manyheads.train.memory import advice, explained, fitting
+from manyheads.train.estimate import advice, estimate, explain_out_of_memory, fitting
 from manyheads.train.parallel import Ranks
 from manyheads.train.table6 import table6
 from tests.train.tiny import ARCH
@@ -80,5 +79,8 @@ def test_weights_that_do_not_fit_at_all_are_told_to_be_sharded() -> None:
 
 
 def test_the_allocators_error_becomes_a_sentence() -> None:
-    with pytest.raises(UserError, match="accumulate="), explained(ARCH, Recipe(), Ranks(torch.device("cpu"))):
+    with (
+        pytest.raises(UserError, match="accumulate="),
+        explain_out_of_memory(ARCH, Recipe(), Ranks(torch.device("cpu"))),
+    ):
         torch.empty(2**50)

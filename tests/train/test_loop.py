@@ -20,7 +20,7 @@ from manyheads.spec.rates import Rates
 from manyheads.spec.recipe import Recipe
 from manyheads.spec.schedule import factor
 from manyheads.train.loop import train
-from manyheads.train.parallel import units
+from manyheads.train.sharding import units
 from manyheads.train.step import compile_apart
 from tests.train.tiny import ARCH, RECIPE, Blobs, run_here, spec, steps, traces
 

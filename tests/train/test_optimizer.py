@@ -9,7 +9,7 @@ from manyheads.arch import zoo
 from manyheads.models.build import build
 from manyheads.spec.recipe import Recipe
 from manyheads.train.optimizer import adamw, decayed, moments, prepare, set_lr
-from manyheads.train.parallel import clip
+from manyheads.train.sharding import clip
 from tests.models.tiny import ORIGINALS, inputs, scalar
 
 

@@ -15,7 +15,8 @@ from manyheads.arch.families import nearest_neighbor, vit, xcit
 from manyheads.models.build import build
 from manyheads.runs import Run, RunSpec
 from manyheads.spec.errors import UserError
-from manyheads.train.parallel import Ranks, joined, local, units
+from manyheads.train.parallel import Ranks, joined
+from manyheads.train.sharding import local, units
 from tests.train.tiny import run_here, spec, steps, together, traces
 from tests.train.workers import meta_shards, shard_families, train_together
 

@@ -10,9 +10,9 @@ import pytest
 
 from manyheads.runs import Run
 from manyheads.spec.errors import UserError
-from manyheads.train.budget import Budget
+from manyheads.train.budget import TrainingBudget
 from manyheads.train.loop import train
-from manyheads.train.progress import Bar, Lines, Nobody, watch
+from manyheads.train.progress import Bar, LogLines, Silent, watch
 from tests.train.tiny import spec, steps
 
 
@@ -38,20 +38,20 @@ def test_a_bar_moves_and_says(monkeypatch: pytest.MonkeyPatch) -> None:
     out = io.StringIO()
     monkeypatch.setattr(sys, "stderr", out)
     monkeypatch.setattr(sys, "stdout", out)
-    bar = watch("bar", "lean-s0", Budget(10), "images")
+    bar = watch("bar", "lean-s0", TrainingBudget(10), "images")
     assert isinstance(bar, Bar)
     bar.move(5, 0.5, 1234.0, {"loss": 0.25, "top1": 0.875})
-    bar.say("going on from step 4")
+    bar.say("resuming from step 4")
     bar.close()
-    for words in ("lean-s0", "50%", "1,234 images/s", "loss 0.25", "top1 0.875", "going on from step 4"):
+    for words in ("lean-s0", "50%", "1,234 images/s", "loss 0.25", "top1 0.875", "resuming from step 4"):
         assert words in out.getvalue()
 
 
 def test_auto_is_lines_where_there_is_no_terminal() -> None:
-    assert isinstance(watch("auto", "run", Budget(10), "images"), Lines)
-    assert type(watch("none", "run", Budget(10), "images")) is Nobody
+    assert isinstance(watch("auto", "run", TrainingBudget(10), "images"), LogLines)
+    assert type(watch("none", "run", TrainingBudget(10), "images")) is Silent
     with pytest.raises(UserError, match="write auto, bar, lines or none"):
-        watch("loud", "run", Budget(10), "images")  # type: ignore[arg-type]
+        watch("loud", "run", TrainingBudget(10), "images")  # type: ignore[arg-type]
 
 
 def test_events_are_written_or_their_package_is_asked_for(tmp_path: Path) -> None:

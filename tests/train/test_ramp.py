@@ -21,10 +21,9 @@ from manyheads.spec.recipe import Basis, Recipe
 from manyheads.spec.schedule import factor
 from manyheads.tasks import MaskedLanguage, to_dict
 from manyheads.tasks.nearest import NearestNeighbor
-from manyheads.train import ramp
-from manyheads.train.budget import Budget, budget
+from manyheads.train.budget import TrainingBudget, budget, ramp_parts
+from manyheads.train.early_end import Diverged
 from manyheads.train.estimate import estimate
-from manyheads.train.guard import Diverged
 from manyheads.train.loop import train
 from manyheads.train.recipes_text import crammed
 from tests.faults.killing import KILLED, attempt, killed_at
@@ -48,13 +47,13 @@ def test_the_ramp_is_the_originals() -> None:
         recipe = crammed(rows=rows)
         assert recipe.rows == recipe.dealt == rows
         for t in (0.0, 0.001, 0.01, 0.29, 0.3, 0.45, 0.59, 0.6, 0.9, 1.0):
-            assert rows * ramp.parts(recipe, t) == min(rows * (math.floor(t / 0.60 * 8192 / rows) + 1), 8192)
+            assert rows * ramp_parts(recipe, t) == min(rows * (math.floor(t / 0.60 * 8192 / rows) + 1), 8192)
 
 
 def test_a_budget_of_samples_is_spent_to_the_part_and_progress_goes_by_it() -> None:
     recipe = Recipe(batch=64, accumulate=16, ramp=0.6, basis=Basis("samples", 4000))
     spend = budget(recipe, ARCH, unit="images", per_sample=1, samples=None)
-    assert spend.made is not None
+    assert spend.parts_before is not None
     sizes = [4 * spend.parts(recipe, step, 0.0) for step in range(spend.steps or 0)]
     assert (sum(sizes), spend.samples(recipe)) == (4000, 4000)
     assert sizes[0] == 4
@@ -63,10 +62,10 @@ def test_a_budget_of_samples_is_spent_to_the_part_and_progress_goes_by_it() -> N
     seen = 0
     for step, size in enumerate(sizes[:-1]):
         assert spend.progress(step, 0.0) == seen / 4000
-        assert size == 4 * ramp.parts(recipe, seen / 4000)
+        assert size == 4 * ramp_parts(recipe, seen / 4000)
         seen += size
     assert [spend.spent(step, 0.0) for step in (len(sizes) - 1, len(sizes))] == [False, True]
-    assert 0 < spend.now(0, 0.0) < spend.now(len(sizes) - 1, 0.0) < 1
+    assert 0 < spend.midpoint(0, 0.0) < spend.midpoint(len(sizes) - 1, 0.0) < 1
     due = [step for step in range(1, len(sizes) + 1) if spend.due(0.25, step, 0.0, 0.0)]
     assert [math.floor(4 * spend.progress(step, 0.0)) for step in due] == [1, 2, 3, 4]
     tokens = budget(replace(recipe, basis=Basis("tokens", 4000 * 32)), ARCH, unit="tokens", per_sample=32, samples=None)
@@ -77,10 +76,10 @@ def test_a_budget_of_samples_is_spent_to_the_part_and_progress_goes_by_it() -> N
 def test_a_budget_of_steps_grows_by_steps_and_one_of_seconds_by_the_clock() -> None:
     recipe = Recipe(batch=64, accumulate=16, ramp=0.5, basis=Basis("steps", 64))
     spend = budget(recipe, ARCH, unit="images", per_sample=1, samples=None)
-    assert spend == Budget(64)
+    assert spend == TrainingBudget(64)
     assert [spend.parts(recipe, step, 0.0) for step in (0, 1, 2, 30, 31, 32, 63)] == [1, 1, 2, 16, 16, 16, 16]
     assert spend.samples(recipe) == 4 * (2 * sum(range(1, 17)) + 32 * 16)
-    clock = Budget(None, 10.0)
+    clock = TrainingBudget(None, 10.0)
     assert [clock.parts(recipe, 7, elapsed) for elapsed in (0.0, 2.5, 5.0, 9.0)] == [1, 9, 16, 16]
     assert clock.samples(recipe) is None
 
@@ -98,7 +97,7 @@ def test_a_growing_batch_trains_as_a_plain_loop_over_growing_batches(basis: str,
     for step in range(spend.steps or 0):
         count = spend.parts(recipe, step, 0.0)
         parts = [work.batch(number + part, range(2)) for part in range(count)]
-        plain.param_groups[0]["lr"] = recipe.lr * factor(recipe.schedule, spend.now(step, 0.0))
+        plain.param_groups[0]["lr"] = recipe.lr * factor(recipe.schedule, spend.midpoint(step, 0.0))
         loss = work.loss(model, *(torch.cat(both) for both in zip(*parts, strict=True)))
         plain.zero_grad()
         loss.backward()
@@ -184,7 +183,7 @@ def test_the_record_of_a_divergence_tells_the_samples_before_it(tmp_path: Path) 
         run_here(tmp_path / "a", made)
     (record,) = told(tmp_path / "a", "diverged")
     recipe = Recipe.from_dict(made.recipe)
-    spend = Budget(20)
+    spend = TrainingBudget(20)
     assert record["samples"] == 2 * sum(spend.parts(recipe, step, 0.0) for step in range(record["step"])) > 0
 
 

@@ -11,8 +11,8 @@ import torch
 
 from manyheads.runs import Run, RunSpec
 from manyheads.spec.errors import UserError
+from manyheads.train.early_end import Stopped
 from manyheads.train.loop import train
-from manyheads.train.stop import Stopped
 
 from . import tiny  # noqa: F401 (registers the task)
 
@@ -70,7 +70,7 @@ def meta_shards(arch: Any, answer: str) -> None:
     from torch.testing._internal.distributed.fake_pg import FakeStore
 
     from manyheads.models.build import build
-    from manyheads.train.parallel import local, shard
+    from manyheads.train.sharding import local, shard
 
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     dist.init_process_group("fake", rank=0, world_size=8, store=FakeStore())
@@ -87,13 +87,13 @@ def shard_families() -> None:
     """Every family's tiny model, whole and sharded over these processes: the same output, the same gradients."""
     from manyheads.models.build import build
     from manyheads.spec.rates import Rates
-    from manyheads.train.parallel import joined, whole
-    from manyheads.train.place import place
+    from manyheads.train.parallel import joined
+    from manyheads.train.sharding import initial_model, whole
     from tests.models.tiny import ORIGINALS, inputs, scalar
 
     with joined("fsdp", "cpu") as ranks:
         for name, arch in ORIGINALS.items():
-            plain, cut = build(arch, device="cpu", seed=3), place(arch, Rates(), 3, ranks)
+            plain, cut = build(arch, device="cpu", seed=3), initial_model(arch, Rates(), 3, ranks)
             losses = [scalar(model, inputs(arch)) for model in (plain, cut)]
             for loss in losses:
                 loss.backward()

@@ -16,7 +16,7 @@ from manyheads.spec.errors import UserError
 from .numbers import in_layers, millions
 
 if TYPE_CHECKING:
-    from manyheads.runs import Found
+    from manyheads.runs import RunFolder
 
 COLOURS = {
     "done": "green",
@@ -46,7 +46,7 @@ def runs(
         _print(rows, root)
 
 
-def _row(found: Found, root: Path) -> dict[str, Any]:
+def _row(found: RunFolder, root: Path) -> dict[str, Any]:
     from manyheads.arch.count import params
 
     status, spec = found.status or {}, found.spec

@@ -71,7 +71,7 @@ def train(
     _set(settings or [], {"recipe": fields, "task": chosen})
     source = _saved(weights)
     if source is not None:
-        from manyheads.train.start import weights_digest
+        from manyheads.train.finetune import weights_digest
 
         chosen["weights"] = weights_digest(source)
     from manyheads import tasks
@@ -93,9 +93,9 @@ def train(
         )
         return
     from manyheads.runs import Run, RunSpec
-    from manyheads.train.start import named
+    from manyheads.train.finetune import check_named
 
-    named(made)
+    check_named(made)
     folder = out or Path("runs") / f"{re.sub(r'[^A-Za-z0-9_.]+', '_', Path(model).name)}-s{seed}"
     run = Run.create(folder, RunSpec(arch, tasks.to_dict(made), plan.to_dict(), seed))
     _train(run, device, parallel, data_root, quiet, tensorboard, source)
@@ -118,8 +118,8 @@ def _train(
     events: bool,
     weights: Path | None,
 ) -> None:
+    from manyheads.train.early_end import Stopped
     from manyheads.train.loop import train as trained
-    from manyheads.train.stop import Stopped
 
     many = int(os.environ.get("WORLD_SIZE", "1")) > 1
     first = os.environ.get("RANK", "0") == "0"

@@ -56,13 +56,18 @@ def initialise(model: nn.Module, seed: int | None = None) -> None:
 
 def materialise(model: nn.Module, device: torch.device | str, seed: int | None = None) -> nn.Module:
     """Give a module built on meta its memory, its tables and its initial weights."""
+    allocate(model, device)
+    initialise(model, seed)
+    return model
+
+
+def allocate(model: nn.Module, device: torch.device | str) -> None:
+    """Give a module built on meta its memory and its tables; its weights hold whatever is in that memory."""
     model.to_empty(device=device)
     for part in model.modules():
         reset = getattr(part, "reset", None)
         if callable(reset):
             reset()
-    initialise(model, seed)
-    return model
 
 
 def groups(model: nn.Module) -> dict[str, str]:

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from manyheads.runs import Found, find
+from manyheads.runs import RunFolder, find
 from manyheads.spec.arch import Arch
 from manyheads.spec.errors import UserError
 from manyheads.spec.experiment import SCALES, Experiment
@@ -27,7 +27,7 @@ class Trained:
     state: str
     seed: int
     measured: Measured
-    found: Found
+    found: RunFolder
 
 
 @dataclass(frozen=True)
@@ -103,13 +103,13 @@ class Gathered:
 
     root: Path
     sections: list[Section]
-    problems: list[Found]
+    problems: list[RunFolder]
 
 
 def gather(root: Path, experiments: Mapping[str, Experiment]) -> Gathered:
     """All runs below `root` in their sections; damaged and foreign folders in `problems`."""
     sections: dict[tuple[str, str, str], dict[tuple[str, str], ArmRuns]] = {}
-    problems: list[Found] = []
+    problems: list[RunFolder] = []
     for found in find(root):
         if found.problem is not None or found.spec is None:
             problems.append(found)
@@ -117,7 +117,7 @@ def gather(root: Path, experiments: Mapping[str, Experiment]) -> Gathered:
         try:
             run = Trained(found.path, found.state, found.spec.seed, measured(found), found)
         except UserError as error:
-            problems.append(Found(found.path, "damaged", found.spec, found.status, found.result, str(error)))
+            problems.append(RunFolder(found.path, "damaged", found.spec, found.status, found.result, str(error)))
             continue
         label = found.spec.label
         key = str(label.get("experiment", "")), str(label.get("scale", "")), str(label.get("basis", ""))

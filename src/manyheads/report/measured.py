@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from manyheads.experiments.verdict import SHARES
-from manyheads.runs import Found
-from manyheads.runs.lines import Lines
+from manyheads.runs import RunFolder
+from manyheads.runs.json_lines import JsonLines
 from manyheads.spec.errors import UserError
 
 from .chart import Point
@@ -151,7 +151,7 @@ def _means(groups: dict[int, list[float]]) -> list[Point]:
     return [(float(at), math.fsum(values) / len(values)) for at, values in sorted(groups.items())]
 
 
-def measured(found: Found) -> Measured:
+def measured(found: RunFolder) -> Measured:
     """What stands in a run's folder, finished or not. A damaged file, or records that make no sense, are a
     UserError."""
     try:
@@ -162,7 +162,7 @@ def measured(found: Found) -> Measured:
         raise UserError(f"{found.path} holds records that no training writes: {type(error).__name__} {error}") from None
 
 
-def _measured(found: Found) -> Measured:
+def _measured(found: RunFolder) -> Measured:
     result = found.result or {}
     evaluations = [record for record in _lines(found, "metrics") if record.get("kind") == "eval"]
     scores, timing, trivial = (_numbers(result.get(part) or {}) for part in ("score", "timing", "trivial"))
@@ -185,7 +185,7 @@ def _measured(found: Found) -> Measured:
     )
 
 
-def _held(found: Found, result: dict[str, Any]) -> int | None:
+def _held(found: RunFolder, result: dict[str, Any]) -> int | None:
     """How many samples are held out: what the result states, or else what the task asks for."""
     task = found.spec.task if found.spec else {}
     for value in (result.get("held_out"), *(task.get(name) for name in ("test_limit", "valid", "held"))):
@@ -209,9 +209,9 @@ def _finite(value: Any) -> float:
     return number
 
 
-def _lines(found: Found, name: str) -> list[dict[str, Any]]:
+def _lines(found: RunFolder, name: str) -> list[dict[str, Any]]:
     """The records of a run; `find` has looked at the rest of its folder, which would take longer than this does."""
-    return Lines(found.path / f"{name}.jsonl", nullcontext).read()
+    return JsonLines(found.path / f"{name}.jsonl", nullcontext).read()
 
 
 def _headline(scores: dict[str, Any]) -> tuple[str, str]:

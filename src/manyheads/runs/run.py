@@ -1,4 +1,4 @@
-"""A run folder: made, locked, written and finished by the one process that trains; read by everybody."""
+"""`Run`: a run folder that one process creates, locks, writes and finishes, and that anybody may read."""
 
 from __future__ import annotations
 
@@ -17,29 +17,30 @@ from manyheads.spec.lock import PATIENCE, Busy, Lock
 from manyheads.spec.run import RunSpec, differences
 from manyheads.spec.values import plain
 
-from .lines import Lines
-from .state import LOCK, RESULT, SPEC, STATUS, WORK, read_result, read_spec, read_status, state
+from .folder import LOCK, RESULT, SPEC, STATUS, WORK, read_result, read_spec, read_status, state
+from .json_lines import JsonLines
 
-STATES = ("running", "stopped", "failed")  # what a writer may say; new and done follow from what is there
+STATES = ("running", "stopped", "failed")  # what `write_status` takes; new and done follow from the files
 STAMPED = ("schema", "updated")
 
 
 class Run:
-    """One run folder. `Run.create` and `Run.open` make it; every write takes the lock, or is inside `locked`."""
+    """One run folder, from `Run.create` or `Run.open`. Every write takes the lock, unless it is inside `locked`."""
 
     def __init__(self, path: Path, spec: RunSpec, id: str) -> None:
         self.path, self.spec, self.id = path, spec, id
-        self.metrics = Lines(path / "metrics.jsonl", self._writing)
-        self.spectra = Lines(path / "spectra.jsonl", self._writing)
-        self.timings = Lines(path / "timings.jsonl", self._writing)
+        self.metrics = JsonLines(path / "metrics.jsonl", self._writing)
+        self.spectra = JsonLines(path / "spectra.jsonl", self._writing)
+        self.timings = JsonLines(path / "timings.jsonl", self._writing)
+        self.lines = (self.metrics, self.spectra, self.timings)
         self.checkpoints, self.model = path / "checkpoint", path / "model"
         self._lock = Lock(path / LOCK)
         self._threads = threading.RLock()
 
     @classmethod
     def create(cls, path: Path | str, spec: RunSpec) -> Run:
-        """Make the folder, or open it where it holds this very run. Of two processes one makes it, the other opens
-        it."""
+        """Create the folder, or open it where it already holds this run. Of two processes one creates it and the other
+        opens it."""
         path = Path(path)
         try:
             path.mkdir(parents=True, exist_ok=True)
@@ -53,7 +54,7 @@ class Run:
             lock = Lock(path / LOCK)
             try:
                 lock.take()
-            except Busy:  # another process is making the run; what it has written is looked at
+            except Busy:  # another process is creating the run; the loop looks at what it has written
                 if time.monotonic() > deadline and not os.path.exists(path / SPEC):
                     raise
                 continue
@@ -65,20 +66,20 @@ class Run:
                 lock.release()
         run = cls.open(path)
         if run.spec.id != spec.id and run.state == "failed" and not any(os.path.lexists(path / name) for name in WORK):
-            with run.locked():  # it failed before its first step; what is given now is perhaps that mistake corrected
+            with run.locked():  # it failed before its first step, and this may be the corrected specification
                 _write_spec(path, spec)
                 (path / STATUS).unlink(missing_ok=True)
             run = cls.open(path)
         if run.spec.id != spec.id:
-            found = list(differences(run.spec.to_dict() | {"label": {}}, spec.to_dict() | {"label": {}}))
-            more = f" and {len(found) - 2} more" if len(found) > 2 else ""
-            raise UserError(f"{path} holds another run: {'; '.join(found[:2])}{more}; give a new folder")
+            changes = list(differences(run.spec.to_dict() | {"label": {}}, spec.to_dict() | {"label": {}}))
+            more = f" and {len(changes) - 2} more" if len(changes) > 2 else ""
+            raise UserError(f"{path} holds another run: {'; '.join(changes[:2])}{more}; give a new folder")
         return run
 
     @classmethod
     def open(cls, path: Path | str) -> Run:
-        """Open a run folder to read it, or to go on with it. A damaged or foreign one is refused, saying what is
-        wrong."""
+        """Open a run folder to read it or to continue the run. A damaged or foreign folder is refused with the
+        reason."""
         path = Path(path)
         spec, id = read_spec(path)
         read_result(path, id)
@@ -91,50 +92,50 @@ class Run:
 
     @property
     def status(self) -> dict[str, Any] | None:
-        """What `write_status` wrote last; None where there is nothing, or nothing readable."""
+        """What `write_status` wrote last; None where it is missing or damaged."""
         return read_status(self.path)
 
     @property
     def result(self) -> dict[str, Any] | None:
-        """What `finish` wrote, None before."""
+        """What `finish` wrote; None before that."""
         return read_result(self.path, self.id)
 
     @contextmanager
     def locked(self) -> Iterator[Run]:
-        """Have the folder alone; a second process is refused with the name of the first. A kill lets go, too."""
+        """Lock the folder. A second process is refused with the name of the first; a kill releases the lock, too."""
         self._lock.take()
         try:
-            for name in (SPEC, STATUS, RESULT):  # what a kill left half written
+            for name in (SPEC, STATUS, RESULT):  # left by a write that was killed
                 with suppress(OSError):
                     (self.path / (name + PARTIAL)).unlink(missing_ok=True)
             yield self
         finally:
-            for lines in (self.metrics, self.spectra, self.timings):
+            for lines in self.lines:
                 lines.close()
             self._lock.release()
 
     def write_status(
         self, *, state: str, step: int | None = None, total: int | None = None, message: str = "", **more: Any
     ) -> None:
-        """Replace status.json by these values, the schema and the time; what is not given is not kept."""
+        """Replace status.json by these values, the schema and the time; earlier values are dropped."""
         if state not in STATES:
             raise UserError(f"state {state!r} is not one of {', '.join(STATES)}; `finish` writes done")
         self._status({"state": state, "step": step, "total": total, "message": message} | more)
 
     def finish(self, result: Mapping[str, Any]) -> None:
-        """Write result.json, last of all: its presence means done, and nothing is written afterwards."""
-        kept = plain(result, RESULT, gaps=True)
+        """Write result.json, the last file: its presence means done, and nothing is written afterwards."""
+        values = plain(result, RESULT, gaps=True)
         with self._writing():
-            for lines in (self.metrics, self.spectra, self.timings):
+            for lines in self.lines:
                 lines.flush()
             self._status((self.status or {}) | {"state": "done", "message": ""})
-            replace(self.path / RESULT, dump({"schema": SCHEMA, "id": self.id, "result": kept}, sort=True))
+            replace(self.path / RESULT, dump({"schema": SCHEMA, "id": self.id, "result": values}, sort=True))
 
     def _status(self, values: dict[str, Any]) -> None:
-        given = {name: value for name, value in plain(values, STATUS, gaps=True).items() if name not in STAMPED}
+        values = {name: value for name, value in plain(values, STATUS, gaps=True).items() if name not in STAMPED}
         stamps = {"schema": SCHEMA, "updated": datetime.now(UTC).isoformat(timespec="seconds")}
         with self._writing():
-            replace(self.path / STATUS, dump(stamps | given))
+            replace(self.path / STATUS, dump(stamps | values))
 
     @contextmanager
     def _writing(self) -> Iterator[None]:
@@ -155,7 +156,7 @@ def _write_spec(path: Path, spec: RunSpec) -> None:
 
 
 def _refuse_foreign(path: Path) -> None:
-    """A folder becomes a run only when it is empty but for hidden files and what a killed `create` leaves."""
+    """Refuse a folder that holds anything but hidden files and what a killed `create` leaves."""
     own = (LOCK, SPEC, SPEC + PARTIAL)
     try:
         others = sorted(name for name in os.listdir(path) if name not in own and not name.startswith("."))

@@ -41,7 +41,7 @@ class Recipe:
     """How a model is trained.
 
     `batch` is the whole batch of a step, over all processes and all `accumulate` parts. With `ramp` it grows: the first
-    step takes one part, and over the first `ramp` of the run steps take ever more, up to all of them (`train.ramp`).
+    step takes one part, and over the first `ramp` of the run steps take ever more, up to all of them (`train.budget`).
     `decay` says which parameters `weight_decay` reaches: `matrices` leaves out biases, norms, layer scales, positions,
     class tokens and embedding tables. `clip` is the largest norm of a gradient, `ema` the decay of averaged weights,
     which are then the ones evaluated and saved; 0 turns either off. `precision` auto is bf16 autocast on a GPU and fp32

@@ -24,8 +24,8 @@ from manyheads.spec.parts import Token
 from manyheads.spec.recipe import Recipe
 from manyheads.tasks.measurement import Measurement
 from manyheads.train.budget import budget
-from manyheads.train.memory import part_bytes
-from manyheads.train.step import uses_half
+from manyheads.train.estimate import part_bytes
+from manyheads.train.numerics import uses_half
 
 from .job import Job
 

@@ -19,7 +19,7 @@ from types import FrameType
 from typing import cast
 
 from manyheads.runs import Busy, Run
-from manyheads.runs.state import LOCK
+from manyheads.runs.folder import LOCK
 from manyheads.spec.errors import UserError
 from manyheads.spec.lock import held
 
@@ -81,7 +81,7 @@ def _here(
     jobs: Sequence[Job], waiting: Sequence[int], device: str | None, root: Path | None, look: Viewer
 ) -> dict[int, Outcome]:
     """One after another in this process; training itself listens for signals."""
-    from manyheads.train.stop import Stopped
+    from manyheads.train.early_end import Stopped
 
     found: dict[int, Outcome] = {}
     for i in waiting:

@@ -18,7 +18,7 @@ from typing import Any, cast
 
 from manyheads.runs import Run
 from manyheads.spec.errors import UserError, optional
-from manyheads.train.stop import listening
+from manyheads.train.early_end import listening
 
 from .job import Fate, Job, Outcome, Viewer, carry_out
 from .local import PAUSE, Interrupted

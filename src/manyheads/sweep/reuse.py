@@ -58,7 +58,7 @@ def with_weights(root: Path, runs: Sequence[RunSpec], tuning: Experiment, pretra
 
     A fine-tuning run's identity depends on its first weights, and nobody knows these before they are trained: the
     experiment states none, and here the digest of the pretrained model takes their place."""
-    from manyheads.train.start import begin, weights_digest
+    from manyheads.train.finetune import begin, weights_digest
 
     assert tuning.after is not None
     basis = tuning.after.basis

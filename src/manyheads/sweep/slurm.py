@@ -15,11 +15,11 @@ from pathlib import Path
 from typing import Any, cast
 
 from manyheads.runs import Run
-from manyheads.runs.state import LOCK
+from manyheads.runs.folder import LOCK
 from manyheads.spec.errors import UserError, optional
 from manyheads.spec.files import dump, read_object, replace
 from manyheads.spec.lock import held
-from manyheads.train.stop import listening
+from manyheads.train.early_end import listening
 
 from .job import Fate, Job, Outcome, Viewer, carry_out
 from .local import Interrupted

@@ -56,8 +56,8 @@ def obey(order: dict[str, Any]) -> dict[str, str]:
     os.close(log)
     from manyheads.runs import Run
     from manyheads.spec.errors import UserError
+    from manyheads.train.early_end import Stopped
     from manyheads.train.loop import train
-    from manyheads.train.stop import Stopped
 
     root = order.get("root")
     try:

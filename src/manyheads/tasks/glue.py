@@ -32,7 +32,7 @@ class Glue:
     Rows are <cls> A <sep> B <sep>, a single sentence with an empty B, cut to `tokens`. `data` is the folder that holds
     CoLA, SST-2, ...; `tokenizer` a name of `data.text.vocabulary`, or shards:NAME for that of a corpus, of `vocab` ids
     (to be stated where the name does not tell). `segments` marks B with type 1, for models that have types. `weights`
-    is the sha256 of the weights that fine-tuning starts from (`train.start`): it belongs to what the run is; `scratch`
+    is the sha256 of the weights that fine-tuning starts from (`train.finetune`): it belongs to what the run is; `scratch`
     are those that the seed draws. `limit` and `test_limit` keep the first so many examples."""
 
     task: str = "rte"

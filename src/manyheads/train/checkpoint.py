@@ -3,9 +3,9 @@
     checkpoint/step-00001000/note.json            run, step, elapsed seconds, sizes of the JSON lines, hashes of the files
                              shard-*.safetensors  model, moments, averages; any number of processes can read them
 
-A checkpoint is written under another name and renamed when it is on the disk, so that one with its own name is whole
-unless the disk damaged it; its hashes tell. The newest two are kept; what is newer than one that is written now was
-passed over as damaged, and goes."""
+A checkpoint is written under a temporary name and renamed when it is on the disk, so one under its final name is
+complete; its hashes show whether the disk has damaged it since. The newest two are kept. When one is written, any
+checkpoint of a later step is deleted: resuming has skipped it as damaged."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ NAME = re.compile(r"step-(\d{8,})")
 
 @dataclass(frozen=True)
 class Sizes:
-    """Bytes of the JSON lines at the moment of the checkpoint: resuming cuts them back to these."""
+    """Bytes in the files of JSON lines at the moment of the checkpoint; resuming cuts the files back to these."""
 
     metrics: int
     spectra: int
@@ -42,9 +42,9 @@ class Sizes:
 
 
 @dataclass(frozen=True)
-class Note:
-    """What a checkpoint knows beside its tensors. `told` is the last step that the log has told of; `samples` is 0
-    where they are as many as steps times the batch."""
+class CheckpointNote:
+    """What a checkpoint holds beside its tensors. `told` is the number of steps whose losses are in the log; `samples`
+    is 0 where it equals steps times batch."""
 
     run: str
     step: int
@@ -57,36 +57,36 @@ class Note:
 
 
 class Damaged(UserError):
-    """A checkpoint that is not as it was written."""
+    """A checkpoint whose files are not as they were written."""
 
 
-def save(folder: Path, tensors: dict[str, Tensor], note: Note, ranks: Ranks) -> None:
-    """Write a checkpoint, every process its part; it counts from the moment it gets its name."""
+def save(folder: Path, tensors: dict[str, Tensor], note: CheckpointNote, ranks: Ranks) -> None:
+    """Write a checkpoint, each process its shard. The checkpoint exists from the moment it gets its final name."""
     final = folder / f"step-{note.step:08d}"
     partial = final.with_name(final.name + PARTIAL)
     if ranks.first:
-        with _told(partial):
+        with _write_errors(partial):
             if not folder.exists():
                 folder.mkdir()
                 sync_folder(folder.parent)
-            for left in folder.glob(f"*{PARTIAL}"):  # what a kill left
-                shutil.rmtree(left)
+            for unfinished in folder.glob(f"*{PARTIAL}"):  # left by a kill
+                shutil.rmtree(unfinished)
             partial.mkdir()
     ranks.wait()
     try:
         _write(partial, tensors, ranks)
         if ranks.first:
-            with _told(partial):
+            with _write_errors(partial):
                 replace(partial / NOTE, dump(plain.to_dict(note) | {"files": _manifest(partial)}))
-                if final.exists():  # damaged, or this step would not have been made again
+                if final.exists():  # it is damaged: from an intact one this step would not have been repeated
                     shutil.rmtree(final)
                 partial.rename(final)
                 sync_folder(folder)
-                known = _all(folder)
-                kept = [path for path in known if _step(path) <= note.step][:KEPT]
-                for old in known:
-                    if old not in kept:
-                        shutil.rmtree(old)
+                checkpoints = _all(folder)
+                newest_two = [path for path in checkpoints if _step(path) <= note.step][:KEPT]
+                for path in checkpoints:
+                    if path not in newest_two:
+                        shutil.rmtree(path)
     except BaseException:
         if ranks.first:
             shutil.rmtree(partial, ignore_errors=True)
@@ -94,23 +94,23 @@ def save(folder: Path, tensors: dict[str, Tensor], note: Note, ranks: Ranks) -> 
     ranks.wait()
 
 
-def newest(folder: Path, run: str, say: Callable[[str], None], ranks: Ranks) -> tuple[Path, Note] | None:
-    """The newest checkpoint that is whole; damaged ones are passed over, saying so. Another run's is refused. The first
-    process looks, and all take what it found."""
-    found = _look(folder, run, say) if ranks.first else None
-    (step,) = ranks.agree(-1 if found is None else found[1].step)
-    if found is None and step >= 0:
+def newest(folder: Path, run: str, say: Callable[[str], None], ranks: Ranks) -> tuple[Path, CheckpointNote] | None:
+    """The newest intact checkpoint; damaged ones are skipped with a message, and another run's is refused. The first
+    process looks, and all processes take the one it chose."""
+    chosen = _newest_intact(folder, run, say) if ranks.first else None
+    (step,) = ranks.agree(-1 if chosen is None else chosen[1].step)
+    if chosen is None and step >= 0:
         path = folder / f"step-{int(step):08d}"
-        found = path, _read(path, hashes=False)
-    return found
+        chosen = path, _read(path, hashes=False)
+    return chosen
 
 
-def _look(folder: Path, run: str, say: Callable[[str], None]) -> tuple[Path, Note] | None:
+def _newest_intact(folder: Path, run: str, say: Callable[[str], None]) -> tuple[Path, CheckpointNote] | None:
     for path in _all(folder):
         try:
             note = _read(path)
         except Damaged as error:
-            say(f"{error}; going on without it")
+            say(f"{error}; it is skipped")
             continue
         if note.run != run:
             raise UserError(
@@ -122,7 +122,7 @@ def _look(folder: Path, run: str, say: Callable[[str], None]) -> tuple[Path, Not
 
 
 def load(path: Path, tensors: dict[str, Tensor], ranks: Ranks) -> None:
-    """Read a checkpoint into `tensors`, every process its part, whatever number of processes wrote it."""
+    """Read a checkpoint into `tensors`, each process its shard, whatever number of processes wrote it."""
     import torch.distributed.checkpoint as dcp
 
     with _quiet():
@@ -130,7 +130,7 @@ def load(path: Path, tensors: dict[str, Tensor], ranks: Ranks) -> None:
 
 
 def clear(folder: Path) -> None:
-    """Delete all checkpoints: the run is done, and its model saved."""
+    """Delete all checkpoints, when the run is done and its model saved."""
     shutil.rmtree(folder, ignore_errors=True)
 
 
@@ -158,16 +158,15 @@ def _views(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
 
 def _all(folder: Path) -> list[Path]:
     """The checkpoints of a run, newest first."""
-    found = [path for path in folder.glob("step-*") if NAME.fullmatch(path.name)]
-    return sorted(found, key=_step, reverse=True)
+    return sorted((path for path in folder.glob("step-*") if NAME.fullmatch(path.name)), key=_step, reverse=True)
 
 
 def _step(path: Path) -> int:
     return int(path.name.removeprefix("step-"))
 
 
-def _read(path: Path, *, hashes: bool = True) -> Note:
-    """The note of a checkpoint; with `hashes`, of one whose files are as they were written."""
+def _read(path: Path, *, hashes: bool = True) -> CheckpointNote:
+    """The note of a checkpoint. With `hashes`, its tensor files are checked, too."""
     try:
         data = read_object(path / NOTE)
         if data is None:
@@ -175,9 +174,9 @@ def _read(path: Path, *, hashes: bool = True) -> Note:
         if data.get("schema") != SCHEMA:
             raise UserError(f"its schema is {data.get('schema')!r}, and this version reads {SCHEMA}")
         files = data.pop("files", None)
-        note = plain.from_dict(Note, data, NOTE)
-        if hashes and files != (found := _manifest(path)):
-            wrong = sorted(name for name in {*found, *(files or {})} if found.get(name) != (files or {}).get(name))
+        note = plain.from_dict(CheckpointNote, data, NOTE)
+        if hashes and files != (present := _manifest(path)):
+            wrong = sorted(name for name in {*present, *(files or {})} if present.get(name) != (files or {}).get(name))
             raise UserError(f"{', '.join(wrong[:2])} is not as it was written")
     except (UserError, OSError) as error:
         raise Damaged(f"{path} is damaged: {error}") from None
@@ -186,16 +185,16 @@ def _read(path: Path, *, hashes: bool = True) -> Note:
 
 def _manifest(folder: Path) -> dict[str, str]:
     """The hash of every tensor file of a checkpoint."""
-    found = {}
+    hashes = {}
     for path in sorted(folder.glob("*.safetensors")):
         with path.open("rb") as file:
-            found[path.name] = hashlib.file_digest(file, "sha256").hexdigest()
-    return found
+            hashes[path.name] = hashlib.file_digest(file, "sha256").hexdigest()
+    return hashes
 
 
 @contextmanager
-def _told(path: Path) -> Iterator[None]:
-    """A write that fails is a sentence."""
+def _write_errors(path: Path) -> Iterator[None]:
+    """Turn a failed write into a sentence for the user."""
     try:
         yield
     except OSError as error:
@@ -204,7 +203,7 @@ def _told(path: Path) -> Iterator[None]:
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """PyTorch warns that a single process saves as a single process."""
+    """Silence PyTorch's warning that a single process saves alone."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message=".*single process.*")
         yield

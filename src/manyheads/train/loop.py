@@ -1,4 +1,4 @@
-"""`train(run)`: the one loop. It trains what the run's specification says, resumes, and writes the run folder.
+"""`train(run)`: the training loop. It trains what the run's specification says, resumes, and writes the run folder.
 
 Records in metrics.jsonl are of three kinds: `train` (mean loss since the last one, learning rate), `eval` (the task's
 scores) and, where training went wrong, `diverged`. spectra.jsonl has one record for each attention at each probed step.
@@ -16,32 +16,29 @@ import torch
 from manyheads import tasks
 from manyheads.conditioning.monitor import ProbeReading
 from manyheads.conditioning.probe import probe
-from manyheads.runs import Run
+from manyheads.runs import JsonLines, Run
 from manyheads.spec.recipe import Recipe
 from manyheads.spec.schedule import beta1, factor
 from manyheads.tasks import Work
 from manyheads.tasks.measurement import Measurement
 
-from . import checkpoint, ramp, start
-from .average import Average
-from .budget import Budget, budget
-from .clock import Clock
-from .evaluate import evaluate
-from .finish import result, save_model
-from .guard import Diverged, Losses
-from .measured import measured
-from .memory import explained
-from .optimizer import adamw, set_lr
+from . import checkpoint
+from .budget import Clock, TrainingBudget, budget, check_ramp
+from .early_end import Diverged, Stopped, StopRequest, exclusive, listening
+from .estimate import explain_out_of_memory
+from .finetune import check_weights, ensure_begun
+from .numerics import numerics, uses_half
+from .optimizer import set_lr
 from .parallel import Parallel, Ranks, joined
-from .place import place
 from .progress import Style, Watch, watch
-from .state import State
-from .step import make_step, numerics, uses_half
-from .stop import Asked, Stopped, held, listening
+from .results import evaluate, measure, result, save_model
+from .sharding import initial_model
+from .step import make_step
+from .training_state import TrainingState
 
 STATUS_EVERY = 2.0  # seconds
-COLD = 5  # steps of a process that compile and record: no measure of a model's speed, so the clock stands still
-TOLERATED = 0.05  # of the time, waiting for data
+COLD = 5  # first steps of a process on a GPU: they compile and record the step, so the clock does not count them
+TOLERATED = 0.05  # share of the time that may be spent waiting for data without a warning
 
 
 def train(
@@ -55,62 +52,67 @@ def train(
     events: bool = False,
     weights: Path | str | None = None,
 ) -> dict[str, Any]:
-    """Train `run` to the end of its budget and give its result; a finished run gives it at once.
+    """Train `run` to the end of its budget and return its result; for a finished run, return that at once.
 
-    It starts where the newest checkpoint stands. Asked to stop by SIGTERM or SIGINT it finishes the step, saves, and
-    raises `Stopped`. `root` is where data lies, `events` writes TensorBoard events into the run folder; `weights` is
-    the folder of the model that a fine-tuning run starts from (`train.start`). A recipe that compiles has this process
-    forget what it compiled before."""
-    if (done := run.result) is not None:
-        return done
+    Training resumes from the newest checkpoint. On SIGTERM or SIGINT it finishes the step, saves, and raises `Stopped`.
+    `root` is the folder of the data; `events` writes TensorBoard events into the run folder; `weights` is the folder of
+    the model that a fine-tuning run starts from (`train.finetune`). With a recipe that compiles, programs that this
+    process compiled before are discarded."""
+    if run.result is not None:
+        return run.result
     recipe = Recipe.from_dict(run.spec.recipe)
     task = tasks.from_dict(run.spec.task)
     task.check(run.spec.arch)
-    ramp.check(recipe, task)
-    start.check(task, weights)
+    check_ramp(recipe, task)
+    check_weights(task, weights)
     if isinstance(task, Measurement):
-        with joined("none", device) as ranks, held(run, ranks):
-            return measured(run, task, ranks)
-    with joined(parallel, device) as ranks, held(run, ranks), listening() as asked, numerics(recipe, ranks.device):
-        if ranks.agree(float(run.result is not None))[0]:  # somebody else had the folder, and has finished it
+        with joined("none", device) as ranks, exclusive(run, ranks):
+            return measure(run, task, recipe, ranks)
+    with joined(parallel, device) as ranks, exclusive(run, ranks), listening() as stop, numerics(recipe, ranks.device):
+        if ranks.agree(float(run.result is not None))[0]:  # another process finished the run while this one waited
             return run.result or {}
         ranks.check(recipe.batch, recipe.accumulate)
-        with explained(run.spec.arch, recipe, ranks):
+        with explain_out_of_memory(run.spec.arch, recipe, ranks):
             work = task.open(ranks.device, run.spec.seed, recipe.dealt, root=root)
             spend = budget(recipe, run.spec.arch, unit=work.unit, per_sample=work.per_sample, samples=work.samples)
             style = "none" if quiet or not ranks.first else progress
-            look = watch(
-                style, run.path.name, spend, work.unit, run.path / "events" if events and ranks.first else None
-            )
+            folder = run.path / "events" if events and ranks.first else None
+            view = watch(style, run.path.name, spend, work.unit, folder)
             try:
-                start.started(run, task, ranks, weights, look.say)
-                return Session(run, recipe, work, spend, ranks, look, asked).train()
+                ensure_begun(run, task, ranks, weights, view.say)
+                return Session(run, recipe, work, budget=spend, ranks=ranks, watch=view, stop=stop).train()
             finally:
-                look.close()
+                view.close()
 
 
 class Session:
-    """One process's training of one run, from where it stands to its end."""
+    """One process's training of one run, from its newest checkpoint to its end."""
 
     def __init__(
-        self, run: Run, recipe: Recipe, work: Work, spend: Budget, ranks: Ranks, look: Watch, asked: Asked
+        self,
+        run: Run,
+        recipe: Recipe,
+        work: Work,
+        *,
+        budget: TrainingBudget,
+        ranks: Ranks,
+        watch: Watch,
+        stop: StopRequest,
     ) -> None:
-        self.run, self.recipe, self.work, self.budget = run, recipe, work, spend
-        self.ranks, self.watch, self.asked = ranks, look, asked
-        model = place(run.spec.arch, recipe.rates, run.spec.seed, ranks)
+        self.run, self.recipe, self.work = run, recipe, work
+        self.budget, self.ranks, self.watch, self.stop = budget, ranks, watch, stop
+        model = initial_model(run.spec.arch, recipe.rates, run.spec.seed, ranks)
         model.train()
-        average = Average(model, recipe.ema) if recipe.ema else None
         limit = recipe.explode * work.trivial()["loss"] or float("inf")
-        losses = Losses(recipe.log_every, limit, ranks)
-        self.state = State(run, ranks, model, adamw(model, recipe), average, losses)
-        self.elapsed = self.state.resume(look.say)
-        self.step = make_step(model, work, self.state.optimizer, recipe, ranks, run.spec.seed, average)
+        self.state = TrainingState.new(run, recipe, ranks, model, limit)
+        self.elapsed = self.state.resume(watch.say)
+        self.step = make_step(model, work, self.state.optimizer, recipe, ranks, run.spec.seed, self.state.average)
         self.half = uses_half(recipe, ranks.device)
         self.lr = 0.0
         self.cold = COLD if ranks.device.type == "cuda" else 0
-        self.numbers: dict[str, float] = {}  # the latest, for people
+        self.numbers: dict[str, float] = {}  # the latest loss and score, for the progress bar
         self.probing = work.probe_batch(recipe.probe_samples) if recipe.probe_every else None
-        self.seen = {self.state.step: self.samples}  # before each step since the last log
+        self.seen = {self.state.step: self.samples}  # samples before each step since the last log
         self.began, self.since, self.status_at = self.elapsed, (self.samples, self.elapsed), 0.0
 
     @property
@@ -119,7 +121,7 @@ class Session:
         return self.state.samples if self.recipe.ramp else self.state.step * self.recipe.batch
 
     def train(self) -> dict[str, Any]:
-        """Step by step to the end of the budget."""
+        """Train to the end of the budget and return the result."""
         state, recipe, due = self.state, self.recipe, self.budget.due
         self.status()
         self.clock = Clock(self.ranks.device, self.elapsed)
@@ -136,7 +138,7 @@ class Session:
                 self.evaluate()
             if (over and recipe.probe_every) or due(recipe.probe_every, state.step, before, self.elapsed):
                 self.probe()
-            stop = int(self.ranks.agree(self.asked.number)[0])  # any process may have been sent the signal
+            stop = int(self.ranks.agree(self.stop.number)[0])  # any process may have been sent the signal
             if not over and (stop or due(recipe.checkpoint_every, state.step, before, self.elapsed)):
                 self.save()
             if not over and stop:
@@ -148,11 +150,14 @@ class Session:
         return self.finish()
 
     def make_step(self) -> None:
-        """One step at the learning rate of this moment."""
+        """Make one step at the learning rate that the schedule has for it."""
         state, recipe = self.state, self.recipe
-        now, parts = self.budget.now(state.step, self.elapsed), self.budget.parts(recipe, state.step, self.elapsed)
-        self.lr = recipe.lr * factor(recipe.schedule, now)
-        set_lr(state.optimizer, self.lr, beta1(recipe.schedule, now))
+        progress, parts = (
+            self.budget.midpoint(state.step, self.elapsed),
+            self.budget.parts(recipe, state.step, self.elapsed),
+        )
+        self.lr = recipe.lr * factor(recipe.schedule, progress)
+        set_lr(state.optimizer, self.lr, beta1(recipe.schedule, progress))
         with self.clock.stopped() if self.cold else nullcontext():
             state.losses.put(state.step, self.step(state.step, parts, self.samples // recipe.rows))
         state.step += 1
@@ -162,22 +167,22 @@ class Session:
         self.clock.pace()
 
     def read_clock(self) -> float:
-        """The elapsed seconds; where they decide anything, by the first process's clock in all processes."""
+        """The elapsed seconds. On the `seconds` basis all processes take the first one's, so that they stop together."""
         elapsed = self.clock.read()
         return self.ranks.agree(elapsed if self.ranks.first else 0.0)[0] if self.budget.steps is None else elapsed
 
     def log(self) -> None:
-        """The mean loss since the last time; training that went wrong ends here."""
+        """Log the mean loss since the last log. Training that has diverged ends here."""
         state = self.state
         mean = self.mean_loss()
-        state.losses.told(state.step)
+        state.losses.logged = state.step
         elapsed = self.clock.read()
         rate = (self.samples - self.since[0]) * self.work.per_sample / max(elapsed - self.since[1], 1e-9)
         self.since = self.samples, elapsed
         if mean is not None:
-            grown = {"batch": self.samples - self.seen[state.step - 1]} if self.recipe.ramp else {}
-            self.write({"kind": "train", "loss": mean, "lr": self.lr} | grown)
-            self.run_line("timings", {"step": state.step, "seconds": elapsed, "rate": rate})
+            batch = {"batch": self.samples - self.seen[state.step - 1]} if self.recipe.ramp else {}
+            self.write({"kind": "train", "loss": mean, "lr": self.lr} | batch)
+            self.write_line(self.run.timings, {"step": state.step, "seconds": elapsed, "rate": rate})
             self.numbers["loss"] = mean
             self.watch.record(state.step, {"train/loss": mean, "train/lr": self.lr})
         self.seen = {state.step: self.samples}
@@ -186,15 +191,15 @@ class Session:
             self.status()
 
     def mean_loss(self) -> float | None:
-        """The mean of the losses not yet told; where training went wrong, the first bad step is recorded."""
+        """The mean of the losses not yet logged. Where training has diverged, the first bad step is recorded."""
         try:
-            return self.state.losses.look(self.state.step, self.lr)
-        except Diverged as wrong:
-            self.write({"kind": "diverged", "loss": wrong.loss, "lr": self.lr}, step=wrong.step)
+            return self.state.losses.mean(self.state.step, self.lr)
+        except Diverged as error:
+            self.write({"kind": "diverged", "loss": error.loss, "lr": self.lr}, step=error.step)
             raise
 
     def evaluate(self) -> None:
-        """The task's scores, to the metrics."""
+        """Write the task's scores to the metrics."""
         with self.clock.stopped():
             state = self.state
             scores = evaluate(state.model, self.work, self.ranks, half=self.half, average=state.average)
@@ -204,7 +209,7 @@ class Session:
             self.watch.record(state.step, {f"eval/{name}": value for name, value in scores.items()})
 
     def probe(self) -> None:
-        """How well every attention is conditioned, to the spectra. Under FSDP all processes take part."""
+        """Write how well every attention is conditioned to the spectra. Under FSDP all processes take part."""
         if self.probing is None or not (self.ranks.first or self.ranks.kind == "fsdp"):
             return
         with self.clock.stopped():
@@ -213,47 +218,47 @@ class Session:
             )
             reading = ProbeReading(self.state.step, sites)
             for record in reading.records():
-                self.run_line("spectra", record)
+                self.write_line(self.run.spectra, record)
             self.watch.record(self.state.step, reading.scalars())
 
     def save(self) -> None:
-        """A checkpoint, unless what it would hold has gone wrong."""
+        """Write a checkpoint, unless training has diverged."""
         with self.clock.stopped():
             self.mean_loss()
             elapsed = max(self.elapsed, self.clock.counted)
-            if self.budget.steps is None:  # the clock decides: that of the first process, in all of them
+            if self.budget.steps is None:  # as in `read_clock`
                 elapsed = self.ranks.agree(elapsed if self.ranks.first else 0.0)[0]
             self.elapsed = elapsed
             self.state.save(self.elapsed)
 
     def write(self, record: dict[str, Any], step: int | None = None) -> None:
-        """A line of metrics, at this step unless another is given."""
+        """Write a line of metrics, at this step unless another is given."""
         at = self.state.step if step is None else step
-        self.run_line("metrics", {"step": at, "samples": self.seen[at]} | record)
+        self.write_line(self.run.metrics, {"step": at, "samples": self.seen[at]} | record)
 
-    def run_line(self, name: str, record: dict[str, Any]) -> None:
-        """A line in one of the run's files, by the first process alone."""
+    def write_line(self, lines: JsonLines, record: dict[str, Any]) -> None:
+        """Append a line to one of the run's files; the first process does."""
         if self.ranks.first:
-            getattr(self.run, name).append(record)
+            lines.append(record)
 
     def status(self, state: str = "running") -> None:
-        """Where the run stands, for whoever looks at the folder."""
+        """Write where the run stands, for whoever looks at the folder."""
         self.status_at = time.monotonic()
         if self.ranks.first:
             done = self.budget.progress(self.state.step, self.elapsed)
             self.run.write_status(state=state, step=self.state.step, total=self.budget.steps, progress=done)
 
     def finish(self) -> dict[str, Any]:
-        """The model, then the result: a run is done when that is written. Checkpoints have served."""
+        """Write the model, then the result, with which the run is done; checkpoints are deleted."""
         run, state = self.run, self.state
-        self.elapsed = self.clock.read()  # the last evaluation waited for the device, which the loop does not
+        self.elapsed = self.clock.read()  # the last evaluation waited for the device, so this time is right
         save_model(run, state.model, state.average, self.ranks)
-        found: dict[str, Any] = {}
+        outcome: dict[str, Any] = {}
         if self.ranks.first:
             waited = self.work.waited / max(self.elapsed - self.began, 1e-9)
             if waited > TOLERATED:
-                self.watch.say(f"{100 * waited:.0f} % of the time went by waiting for data: its input does not keep up")
-            found = result(
+                self.watch.say(f"{100 * waited:.0f} % of the time was spent waiting for data: reading it is too slow")
+            outcome = result(
                 run,
                 self.recipe,
                 self.work,
@@ -264,7 +269,7 @@ class Session:
                 waited=waited,
             )
             self.status()
-            run.finish(found)
+            run.finish(outcome)
             checkpoint.clear(run.checkpoints)
         self.ranks.wait()
-        return found if self.ranks.first else run.result or {}
+        return outcome if self.ranks.first else run.result or {}

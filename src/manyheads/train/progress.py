@@ -1,4 +1,4 @@
-"""What people see of a run: a bar on a terminal, plain lines elsewhere, nothing when asked; TensorBoard beside it."""
+"""The progress of a run for people: a bar on a terminal, plain lines elsewhere, or nothing; also TensorBoard events."""
 
 from __future__ import annotations
 
@@ -6,138 +6,142 @@ import sys
 import time
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from manyheads.spec.errors import UserError
 
-from .budget import Budget
+from .budget import TrainingBudget
+
+if TYPE_CHECKING:
+    from rich.progress import Progress, ProgressColumn
 
 Style = Literal["auto", "bar", "lines", "none"]
-QUIET_FOR = 5.0  # seconds between two plain lines
+LINE_EVERY = 5.0  # seconds between two plain lines
 
 
 class Watch(Protocol):
-    """Somebody who looks on. A caller may bring its own."""
+    """Whoever is told of the progress of a run. A caller of `train` may bring its own."""
 
     def say(self, text: str) -> None:
-        """A sentence about the run."""
+        """Show a sentence about the run."""
 
     def move(self, step: int, progress: float, rate: float, numbers: Mapping[str, float]) -> None:
-        """How far it is, in samples a second how fast, and the latest numbers."""
+        """Show how far the run is, its units (images, tokens) a second, and the latest numbers."""
 
     def record(self, step: int, numbers: Mapping[str, float]) -> None:
-        """Numbers for a curve."""
+        """Take one point of each of several curves."""
 
     def close(self) -> None:
-        """It is over."""
+        """The run is over."""
 
 
-class Nobody:
-    """Nobody looks on."""
+class Silent:
+    """Shows nothing."""
 
     def say(self, text: str) -> None:
-        """Not heard."""
+        """Ignored."""
 
     def move(self, step: int, progress: float, rate: float, numbers: Mapping[str, float]) -> None:
-        """Not seen."""
+        """Ignored."""
 
     def record(self, step: int, numbers: Mapping[str, float]) -> None:
-        """Not kept."""
+        """Ignored."""
 
     def close(self) -> None:
-        """Nothing to close."""
+        """Ignored."""
 
 
-class Lines(Nobody):
-    """Plain lines on stderr, one every few seconds, for logs and pipes."""
+class LogLines(Silent):
+    """Plain lines on stderr, one every few seconds, for log files and pipes."""
 
-    def __init__(self, name: str, budget: Budget, unit: str) -> None:
+    def __init__(self, name: str, budget: TrainingBudget, unit: str) -> None:
         self.name, self.budget, self.unit = name, budget, unit
-        self._last = -QUIET_FOR
+        self._last = -LINE_EVERY
 
     def say(self, text: str) -> None:
-        """A line of its own."""
+        """Print a line."""
         print(f"{self.name}: {text}", file=sys.stderr, flush=True)
 
     def move(self, step: int, progress: float, rate: float, numbers: Mapping[str, float]) -> None:
-        """A line with everything, seldom."""
+        """Print a line with everything, if the last one is some seconds old."""
         now = time.monotonic()
-        if now - self._last >= QUIET_FOR or progress >= 1.0:
+        if now - self._last >= LINE_EVERY or progress >= 1.0:
             self._last = now
             total = f"/{self.budget.steps}" if self.budget.steps is not None else ""
-            self.say(f"step {step}{total}  {100 * progress:.0f} %  {rate:,.0f} {self.unit}/s  {told(numbers)}")
+            self.say(f"step {step}{total}  {100 * progress:.0f} %  {rate:,.0f} {self.unit}/s  {listed(numbers)}")
 
 
-class Bar(Nobody):
+def bars(*, elapsed: bool = False, transient: bool = False) -> Progress:
+    """Progress bars on stderr, each a task with a field `text` that is shown behind it."""
+    from rich import progress as p
+    from rich.console import Console
+
+    columns: list[ProgressColumn] = [p.TextColumn("{task.description}"), p.BarColumn(), p.TaskProgressColumn()]
+    columns += [p.TimeElapsedColumn()] if elapsed else []
+    columns += [p.TimeRemainingColumn(), p.TextColumn("{task.fields[text]}")]
+    return p.Progress(*columns, console=Console(stderr=True), transient=transient)
+
+
+class Bar(Silent):
     """A progress bar with rate, numbers and the time left."""
 
-    def __init__(self, name: str, budget: Budget, unit: str) -> None:
-        from rich.console import Console
-        from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
-
+    def __init__(self, name: str, budget: TrainingBudget, unit: str) -> None:
         self.unit = unit
-        self._bar = Progress(
-            TextColumn("{task.description}"),
-            BarColumn(),
-            TaskProgressColumn(),
-            TimeRemainingColumn(),
-            TextColumn("{task.fields[told]}"),
-            console=Console(stderr=True),
-        )
-        self._task = self._bar.add_task(name, total=1.0, told="")
+        self._bar = bars()
+        self._task = self._bar.add_task(name, total=1.0, text="")
         self._bar.start()
 
     def say(self, text: str) -> None:
-        """A line above the bar."""
+        """Print a line above the bar."""
         self._bar.console.print(text, highlight=False, markup=False)
 
     def move(self, step: int, progress: float, rate: float, numbers: Mapping[str, float]) -> None:
         """Move the bar."""
-        self._bar.update(self._task, completed=progress, told=f"{rate:,.0f} {self.unit}/s  {told(numbers)}")
+        self._bar.update(self._task, completed=progress, text=f"{rate:,.0f} {self.unit}/s  {listed(numbers)}")
 
     def close(self) -> None:
         """Leave the bar where it is."""
         self._bar.stop()
 
 
-class Board:
-    """TensorBoard events beside another watch."""
+class TensorBoard:
+    """Writes TensorBoard events, and passes everything else on to another watch."""
 
-    def __init__(self, inner: Watch, folder: Path) -> None:
+    def __init__(self, other: Watch, folder: Path) -> None:
         try:
             from torch.utils.tensorboard import SummaryWriter
         except ImportError:
             raise UserError(
                 "TensorBoard events were asked for, and it is not installed; pip install tensorboard"
             ) from None
-        self.inner, self._writer = inner, SummaryWriter(str(folder))
-        self.say, self.move = inner.say, inner.move
+        self.other, self._writer = other, SummaryWriter(str(folder))
+        self.say, self.move = other.say, other.move
 
     def record(self, step: int, numbers: Mapping[str, float]) -> None:
-        """One point of every curve."""
+        """Write one point of every curve."""
         for name, value in numbers.items():
             self._writer.add_scalar(name, value, step)
 
     def close(self) -> None:
-        """Close the events, too."""
+        """Close the events and the other watch."""
         self._writer.close()
-        self.inner.close()
+        self.other.close()
 
 
-def told(numbers: Mapping[str, float]) -> str:
-    """Numbers for a narrow place."""
+def listed(numbers: Mapping[str, float]) -> str:
+    """Numbers with their names, short enough for one line."""
     return "  ".join(f"{name} {value:.4g}" for name, value in numbers.items())
 
 
-def watch(style: Style | Watch, name: str, budget: Budget, unit: str, events: Path | None = None) -> Watch:
-    """The watch of a style; `auto` is a bar on a terminal and lines elsewhere. `events` is a folder for TensorBoard."""
-    kinds: dict[Any, Any] = {"bar": Bar, "lines": Lines, "auto": Bar if sys.stderr.isatty() else Lines}
+def watch(style: Style | Watch, name: str, budget: TrainingBudget, unit: str, events: Path | None = None) -> Watch:
+    """The watch of a style; `auto` is a bar on a terminal and lines elsewhere. TensorBoard events go to `events`."""
+    kinds: dict[Any, Any] = {"bar": Bar, "lines": LogLines, "auto": Bar if sys.stderr.isatty() else LogLines}
     if style == "none":
-        chosen: Watch = Nobody()
+        chosen: Watch = Silent()
     elif isinstance(style, str):
         if style not in kinds:
             raise UserError(f"progress={style!r} is not known; write auto, bar, lines or none")
         chosen = kinds[style](name, budget, unit)
     else:
         chosen = style
-    return chosen if events is None else Board(chosen, events)
+    return chosen if events is None else TensorBoard(chosen, events)

@@ -1,10 +1,12 @@
-"""One training step, everything of it that happens on the device: batch, forward, backward, clipping, update."""
+"""One training step, all of it that happens on the device: batch, forward, backward, clipping, update.
+
+On one GPU the step may be recorded as a CUDA graph: a small model's step is mostly kernel launches, and replaying the
+graph is a single launch."""
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from types import FunctionType, MethodType
 from typing import Any, Protocol
 
@@ -17,18 +19,18 @@ from manyheads.spec.rates import Rates
 from manyheads.spec.recipe import Recipe
 from manyheads.tasks import Work
 
-from .average import Average
-from .captured import Captured
-from .parallel import Ranks, clip
-from .place import wrapped
+from .numerics import autocast, reseed, uses_compile, uses_graph, uses_half
+from .optimizer import Average
+from .parallel import Ranks
+from .sharding import clip, data_parallel, units
 
 
 class Step(Protocol):
-    """Makes a step and gives its loss."""
+    """Makes a step and returns its loss."""
 
     def __call__(self, index: int, parts: int = ..., first: int = ...) -> Tensor:
-        """Step number `index`. Where the batch grows, of `parts` parts, the first of which is part `first` of the
-        run."""
+        """Make step number `index`. Where the batch grows, the step takes `parts` parts, and its first one is part
+        number `first` of the whole run."""
 
 
 def make_step(
@@ -40,14 +42,14 @@ def make_step(
     seed: int,
     average: Average | None = None,
 ) -> Step:
-    """The function that makes step number `step` and gives its loss, on the device and not waited for.
+    """The function that makes a step. The loss it returns is on the device and has not been waited for.
 
-    It reads the learning rate from the optimizer's tensor; nothing else outside it changes from step to step. Random
-    numbers inside the model are a function of (seed, step, rank, part), so that a resumed run draws what it would
-    have."""
+    The function reads the learning rate from the optimizer's tensor; nothing else outside it changes from step to step.
+    Random numbers inside the model are a function of (seed, step, rank, part), so that a resumed run draws the same
+    ones."""
     half = uses_half(recipe, ranks.device)
     half_stream(model, half)
-    caller = wrapped(model, ranks)
+    caller = data_parallel(model, ranks)
     noisy = recipe.rates != Rates()
 
     def forward(*batch: Tensor) -> Tensor:
@@ -55,29 +57,27 @@ def make_step(
             return work.loss(caller, *batch)
 
     if uses_compile(recipe, ranks.device):
-        torch.compiler.reset()  # programs and shapes of runs before: of one code PyTorch compiles 8, and then no more
+        torch.compiler.reset()  # PyTorch compiles one code 8 times at most; runs before this one count, too
         if ranks.kind == "fsdp":  # a graph ends where FSDP gathers: at the blocks
-            from .parallel import units
-
             for unit in units(model):
                 compile_apart(unit)
         else:
             forward = torch.compile(forward)
     parameters = list(model.parameters())
-    alone = [parameter for parameter in parameters if parameter.ndim == 0] if ranks.kind == "fsdp" else []
+    unsharded = [parameter for parameter in parameters if parameter.ndim == 0] if ranks.kind == "fsdp" else []
 
     def gradient(index: int, part: int, parts: int, batch: tuple[Tensor, ...]) -> Tensor:
         if noisy:
             reseed(ranks.device, seed, index, ranks.rank, part)
-        with _held_back(caller, ranks, part + 1 < parts):
+        with _unsynchronised(caller, ranks, part + 1 < parts):
             loss = forward(*batch)
             if parts > 1:
-                loss = loss / parts  # out here: what is compiled knows of no number of parts
+                loss = loss / parts  # out here, so that the compiled code does not depend on the number of parts
             loss.backward()
         return loss.detach()
 
     def update() -> None:
-        for parameter in alone:  # what FSDP leaves whole it leaves unsummed
+        for parameter in unsharded:  # FSDP does not sum the gradients of parameters that it does not shard
             if parameter.grad is not None:
                 dist.all_reduce(parameter.grad)
                 parameter.grad /= ranks.world
@@ -94,7 +94,7 @@ def make_step(
         update()
         return loss.detach()
 
-    recorded = Captured(whole) if captures(recipe, ranks) else None
+    recorded = Captured(whole) if uses_graph(recipe, ranks) else None
 
     def step(index: int, parts: int = recipe.accumulate, first: int = 0) -> Tensor:
         if recipe.ramp:
@@ -113,9 +113,51 @@ def make_step(
     return step
 
 
+class Captured:
+    """Calls `step(*batch)`, which makes one optimizer step and returns its loss: the first `warm` times directly, then
+    as a recorded CUDA graph.
+
+    The step must do the same work on the same tensors each time: parameters, gradients and optimizer state stay at the
+    addresses they had when it was recorded, the learning rate is a tensor, and nothing waits for the device. A batch is
+    copied over the recorded one, so shapes stay the same. The loss returned is overwritten by the next call."""
+
+    def __init__(self, step: Callable[..., Tensor], *, warm: int = 3) -> None:
+        self.step, self.left = step, warm
+        self.graph: torch.cuda.CUDAGraph | None = None
+        self.batch: tuple[Tensor, ...] = ()
+        self.loss = torch.empty(0)
+
+    def __call__(self, *batch: Tensor) -> Tensor:
+        """The loss of this step, on the device."""
+        if self.graph is not None:
+            for place, new in zip(self.batch, batch, strict=True):
+                place.copy_(new)
+            self.graph.replay()
+            return self.loss
+        if self.left:
+            self.left -= 1
+            return self._on_side_stream(batch)
+        self.batch = tuple(part.clone() for part in batch)
+        torch.cuda.synchronize()
+        self.graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(self.graph, capture_error_mode="thread_local"):  # other threads may read data meanwhile
+            self.loss = self.step(*self.batch)
+        self.graph.replay()  # recording ran nothing
+        return self.loss
+
+    def _on_side_stream(self, batch: tuple[Tensor, ...]) -> Tensor:
+        """The step on a stream of its own, as PyTorch asks for the steps before a recording."""
+        side = torch.cuda.Stream()
+        side.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(side):
+            loss = self.step(*batch)
+        torch.cuda.current_stream().wait_stream(side)
+        return loss
+
+
 def compile_apart(block: nn.Module) -> None:
-    """Compile the forward of a block as code of its own: blocks share theirs, and where they differ, in a rate, PyTorch
-    would compile the first 8 and leave the others as they are."""
+    """Compile the forward of a block as code of its own. Blocks share their code, and where they differ (in a rate),
+    PyTorch would compile it for the first 8 and leave the others uncompiled."""
     shared: Any = type(block).forward
     code = shared.__code__.replace()
     own = FunctionType(code, shared.__globals__, shared.__name__, shared.__defaults__, shared.__closure__)
@@ -124,9 +166,9 @@ def compile_apart(block: nn.Module) -> None:
 
 
 @contextmanager
-def _held_back(caller: nn.Module, ranks: Ranks, more: bool) -> Iterator[None]:
-    """Where more parts of the batch follow, gradients stay here: they are summed over the processes with the last
-    part."""
+def _unsynchronised(caller: nn.Module, ranks: Ranks, more: bool) -> Iterator[None]:
+    """Keep gradients in this process where `more` parts of the batch follow: the last part sums them over all
+    processes."""
     if not more or ranks.kind == "none":
         yield
     elif ranks.kind == "ddp":
@@ -138,67 +180,3 @@ def _held_back(caller: nn.Module, ranks: Ranks, more: bool) -> Iterator[None]:
             yield
         finally:
             caller.set_requires_gradient_sync(True)  # type: ignore[operator]
-
-
-def reseed(device: torch.device, *place: int) -> None:
-    """Set the global random numbers of `device` to a function of `place`."""
-    digest = hashlib.blake2b("/".join(map(str, place)).encode(), digest_size=7).digest()
-    if device.type == "cuda":
-        torch.cuda.manual_seed(int.from_bytes(digest))
-    else:
-        torch.default_generator.manual_seed(int.from_bytes(digest))
-
-
-def uses_half(recipe: Recipe, device: torch.device) -> bool:
-    """Whether this recipe computes in bfloat16 on `device`."""
-    return recipe.precision == "bf16" or (recipe.precision == "auto" and device.type == "cuda")
-
-
-def uses_compile(recipe: Recipe, device: torch.device) -> bool:
-    """Whether this recipe compiles the model on `device`."""
-    return recipe.compile == "on" or (recipe.compile == "auto" and device.type == "cuda")
-
-
-def captures(recipe: Recipe, ranks: Ranks) -> bool:
-    """Whether a step is recorded as one CUDA graph: on one GPU, with whole batches and an optimizer whose numbers, but
-    for the learning rate, stay. Deterministic runs do without: a resumed one would record later than the first did."""
-    if ranks.device.type != "cuda" or ranks.kind != "none" or recipe.accumulate > 1 or recipe.deterministic:
-        return False
-    if recipe.schedule.beta1 is not None:
-        return False
-    return recipe.capture == "on" or (recipe.capture == "auto" and uses_compile(recipe, ranks.device))
-
-
-def autocast(device: torch.device, half: bool) -> AbstractContextManager[Any]:
-    """Products in bfloat16, or everything as it is."""
-    return torch.autocast(device.type, torch.bfloat16) if half else nullcontext()
-
-
-@contextmanager
-def numerics(recipe: Recipe, device: torch.device) -> Iterator[None]:
-    """The process-wide settings that a recipe asks for, put back afterwards: TF32, determinism, random numbers."""
-    if recipe.deterministic and device.type == "cuda":
-        import os
-
-        os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # read when CUDA starts
-    cuda: Any = torch.backends.cuda
-    cudnn: Any = torch.backends.cudnn
-    conv = cudnn.conv
-    before = (
-        torch.are_deterministic_algorithms_enabled(),
-        cuda.cudnn_sdp_enabled(),
-        cuda.matmul.fp32_precision,
-        conv.fp32_precision,
-    )
-    if recipe.deterministic:
-        torch.use_deterministic_algorithms(True)
-        cuda.enable_cudnn_sdp(False)
-    if recipe.precision != "auto":
-        cuda.matmul.fp32_precision = conv.fp32_precision = "tf32" if recipe.precision == "tf32" else "ieee"
-    try:
-        with torch.random.fork_rng([device] if device.type == "cuda" else []):
-            yield
-    finally:
-        torch.use_deterministic_algorithms(before[0])
-        cuda.enable_cudnn_sdp(before[1])
-        cuda.matmul.fp32_precision, conv.fp32_precision = before[2], before[3]

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from manyheads.runs import Lines, Run
-from manyheads.runs.lines import BLOCK
+from manyheads.runs import JsonLines, Run
+from manyheads.runs.json_lines import BLOCK
 from manyheads.spec.errors import UserError
 from manyheads.spec.values import line
 from tests.runs.made import spec
@@ -60,7 +60,7 @@ def test_what_is_no_record_is_refused_and_leaves_no_trace(run: Run, record: obje
     assert run.metrics.path.read_bytes() == before
 
 
-def whole(lines: Lines) -> bytes:
+def whole(lines: JsonLines) -> bytes:
     """A file of three lines, and its bytes."""
     for step in range(3):
         lines.append({"step": step, "name": "größe " * 3})

@@ -18,9 +18,9 @@ from manyheads.runs import Run, RunSpec
 from manyheads.spec.datasets import glue_set
 from manyheads.spec.errors import UserError
 from manyheads.tasks import Glue, to_dict
+from manyheads.train.early_end import Stopped
+from manyheads.train.finetune import finetune, weights_digest
 from manyheads.train.loop import train
-from manyheads.train.start import finetune, weights_digest
-from manyheads.train.stop import Stopped
 from tests.tasks.glue_files import write
 from tests.train.tiny import spec, together, traces
 from tests.train.workers import Ear, refused_together, train_together

@@ -1,5 +1,5 @@
-"""JSON lines: one record a line, appended, cut back on resume. A line that a kill cut short is as good as not
-written."""
+"""A file of JSON lines: one record a line, appended, and cut back on resume. A last line that a kill has left incomplete
+is ignored, and removed before the next write."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from manyheads.spec.values import line, refuse_constant
 BLOCK = 1 << 16
 
 
-class Lines:
+class JsonLines:
     """One file of JSON lines. Each record goes to the kernel at once, so a killed process loses none; `flush` puts them
-    on the disk. Equal records are equal bytes; NaN and infinity are written as null."""
+    on the disk. Equal records give equal bytes; NaN and infinity are written as null."""
 
     def __init__(self, path: Path, writing: Callable[[], AbstractContextManager[None]]) -> None:
         self.path = path
-        self._writing = writing  # held around every write: lock, and not finished
+        self._writing = writing  # entered for every write: it has the lock and refuses a finished run
         self._file: int | None = None
-        self._named = False  # whether the file's name is on the disk
+        self._named = False  # whether the folder's entry for the file is on the disk
 
     def append(self, record: Mapping[str, Any]) -> None:
         """Add one record. On a full disk the file stays as it was."""
@@ -38,13 +38,13 @@ class Lines:
             except BaseException as error:  # a full disk, or an interrupt between two parts of the line
                 with suppress(OSError):
                     os.ftruncate(file, before)
-                self.close()  # opened again, it is cut back to whole lines
+                self.close()  # when it is opened again, it is cut back to complete lines
                 if isinstance(error, OSError):
                     raise unwritten(self.path, error) from error
                 raise
 
     def flush(self) -> None:
-        """Put all records on the disk: afterwards a power cut loses none of them."""
+        """Put all records on the disk, so that a power cut loses none of them."""
         with self._writing():
             if self._file is None and not os.path.exists(self.path):
                 return
@@ -57,7 +57,7 @@ class Lines:
                 raise unwritten(self.path, error) from error
 
     def size(self) -> int:
-        """Bytes of whole lines: what `cut` takes to come back to this moment."""
+        """Bytes of complete lines; `cut` to this size returns to this moment."""
         try:
             file = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
         except FileNotFoundError:
@@ -70,7 +70,7 @@ class Lines:
             os.close(file)
 
     def cut(self, size: int) -> None:
-        """Drop everything behind the first `size` bytes, torn lines included."""
+        """Drop everything after the first `size` bytes."""
         with self._writing():
             if size == 0 and not os.path.exists(self.path):
                 return
@@ -89,7 +89,7 @@ class Lines:
                 raise unwritten(self.path, error) from error
 
     def read(self) -> list[dict[str, Any]]:
-        """All records; a torn last line is not one."""
+        """All records. An incomplete last line is not one."""
         try:
             data = self.path.read_bytes()
         except FileNotFoundError:
@@ -104,7 +104,7 @@ class Lines:
         except (ValueError, RecursionError):
             record = None
         if not isinstance(record, dict):
-            raise UserError(f"{self.path} is damaged: line {number} is no JSON object")
+            raise UserError(f"{self.path} is damaged: line {number} is not a JSON object")
         return record
 
     def _open(self) -> int:
@@ -112,7 +112,7 @@ class Lines:
             try:
                 file = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o666)
                 try:
-                    os.ftruncate(file, _whole(file))  # a torn line must not become the head of the next one
+                    os.ftruncate(file, _whole(file))  # an incomplete line must not become the start of the next one
                 except OSError:
                     os.close(file)
                     raise
@@ -122,19 +122,19 @@ class Lines:
         return self._file
 
     def close(self) -> None:
-        """Let the file go; the next write opens it again."""
+        """Close the file; the next write opens it again."""
         file, self._file = self._file, None
         if file is not None:
             os.close(file)
 
 
 def _whole(file: int) -> int:
-    """Bytes of a file up to the end of its last whole line."""
+    """Bytes of a file up to the end of its last complete line."""
     end = os.fstat(file).st_size
     while end:
         start = max(0, end - BLOCK)
-        found = os.pread(file, end - start, start).rfind(b"\n")
-        if found >= 0:
-            return start + found + 1
+        last = os.pread(file, end - start, start).rfind(b"\n")
+        if last >= 0:
+            return start + last + 1
         end = start
     return 0
