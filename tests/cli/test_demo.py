@@ -102,5 +102,5 @@ def test_interrupted_it_saves_and_says_how_to_go_on(tmp_path: Path) -> None:
     process.send_signal(signal.SIGINT)
     _, told = process.communicate(timeout=90)
     assert process.returncode == 130, told
-    assert "the same command goes on" in told
+    assert "the same command resumes them" in told
     assert "running" not in {item.state for item in find(tmp_path)}

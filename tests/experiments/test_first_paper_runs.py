@@ -20,8 +20,8 @@ from manyheads.experiments.verdict import judge
 from manyheads.runs import Run, RunSpec, find
 from manyheads.spec.datasets import GLUE_SETS
 from manyheads.spec.errors import UserError
-from manyheads.spec.experiment import After, Arm, Best, Experiment, Setting, folder, specs
-from manyheads.sweep.reuse import adopt, with_weights
+from manyheads.spec.experiment import Arm, Best, Experiment, Pretraining, Setting, folder, specs
+from manyheads.sweep.plan import adopt, with_weights
 from manyheads.tasks import from_dict
 from manyheads.tasks.footprint import Footprint
 from manyheads.tasks.measurement import Measurement
@@ -217,7 +217,7 @@ def test_fine_tuning_starts_from_what_pretraining_came_to(tmp_path: Path) -> Non
     )
     recipe: Mapping[str, Any] = {"batch": 8, "basis": {"kind": "steps", "amount": 2}}
     settings = {"smoke": Setting(tuned, (0,), task, {"epochs": recipe})}
-    tuning = Experiment("table1_glue", "", "", settings, after=After("table1", "tokens"))
+    tuning = Experiment("table1_glue", "", "", settings, after=Pretraining("table1", "tokens"))
     runs = specs(tuning, "smoke")
     with pytest.raises(UserError, match="original-tokens-s0 is not finished"):
         with_weights(tmp_path, runs, tuning, pretraining)

@@ -10,9 +10,8 @@ from contextlib import suppress
 from pathlib import Path
 
 from manyheads.runs import Run
-from manyheads.sweep.job import Job
+from manyheads.sweep.jobs import Job, QuietView
 from manyheads.sweep.local import run
-from manyheads.sweep.view import Nobody
 
 from .tiny import jobs, tiny
 
@@ -37,7 +36,7 @@ def undisturbed(wanted: Sequence[Job]) -> list[tuple[bytes, bytes]]:
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
-        assert {outcome.fate for outcome in run(wanted, device="cpu", look=Nobody())} == {"done"}
+        assert {outcome.fate for outcome in run(wanted, device="cpu", look=QuietView())} == {"done"}
     finally:
         torch.set_num_threads(threads)
     return [measurements(job.path) for job in wanted]

@@ -14,9 +14,8 @@ import pytest
 
 from manyheads.runs import Run, RunSpec
 from manyheads.spec.errors import UserError
-from manyheads.sweep.job import Job, Outcome
+from manyheads.sweep.jobs import Job, Outcome, QuietView, line, progress
 from manyheads.sweep.local import run
-from manyheads.sweep.view import Nobody, progress, told
 
 from . import killing
 from .killing import begun, environment, measurements, trainer, wait_for
@@ -32,10 +31,10 @@ def test_workers_and_this_process_give_the_same_numbers_to_the_bit(tmp_path: Pat
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
-        assert [outcome.fate for outcome in run(here, device="cpu", look=Nobody())] == ["done", "done"]
+        assert [outcome.fate for outcome in run(here, device="cpu", look=QuietView())] == ["done", "done"]
     finally:
         torch.set_num_threads(threads)
-    assert [outcome.fate for outcome in run(there, workers=2, device="cpu", look=Nobody())] == ["done", "done"]
+    assert [outcome.fate for outcome in run(there, workers=2, device="cpu", look=QuietView())] == ["done", "done"]
     for one, other in zip(here, there, strict=True):
         assert measurements(one.path) == measurements(other.path)
         assert Run.open(one.path).id == Run.open(other.path).id
@@ -43,9 +42,9 @@ def test_workers_and_this_process_give_the_same_numbers_to_the_bit(tmp_path: Pat
 
 def test_finished_runs_are_skipped_and_left_as_they_are(tmp_path: Path) -> None:
     wanted = jobs(tmp_path, tiny())
-    run(wanted[:1], device="cpu", look=Nobody())
+    run(wanted[:1], device="cpu", look=QuietView())
     before = {file: file.read_bytes() for file in wanted[0].path.rglob("*") if file.is_file()}
-    outcomes = run(wanted, device="cpu", look=Nobody())
+    outcomes = run(wanted, device="cpu", look=QuietView())
     assert [outcome.fate for outcome in outcomes] == ["skipped", "done"]
     assert {file: file.read_bytes() for file in wanted[0].path.rglob("*") if file.is_file()} == before
 
@@ -61,7 +60,7 @@ def test_a_failed_run_stops_no_other_and_is_told(tmp_path: Path) -> None:
         workers=1,
         device="cpu",
         root=tmp_path,
-        look=Nobody(),
+        look=QuietView(),
     )
     assert [outcome.fate for outcome in outcomes] == ["failed", "failed", "done"]
     assert "loss of step" in outcomes[0].message
@@ -83,7 +82,7 @@ def test_a_worker_killed_with_minus_9_is_replaced_and_its_run_ends_as_if_nothing
 
     killer = threading.Thread(target=kill)
     killer.start()
-    (outcome,) = run([job], workers=1, device="cpu", look=Nobody())
+    (outcome,) = run([job], workers=1, device="cpu", look=QuietView())
     killer.join()
     assert len(deaths) == 1
     assert outcome.fate == "done", outcome.message
@@ -119,7 +118,7 @@ def test_asked_to_stop_it_saves_every_run_and_says_how_to_go_on(tmp_path: Path, 
     sweep.send_signal(number)
     _, told = sweep.communicate(timeout=60)
     assert sweep.returncode == code, told
-    assert "the same command goes on" in told
+    assert "the same command resumes them" in told
     assert [Run.open(job.path).state for job in wanted] == ["stopped", "stopped"]
 
 
@@ -136,12 +135,12 @@ def test_workers_of_a_killed_sweep_save_and_stop(tmp_path: Path) -> None:
 def test_mistakes_are_told_before_the_first_run_starts(tmp_path: Path) -> None:
     wanted = jobs(tmp_path, tiny())
     with pytest.raises(UserError, match="two runs"):
-        run([wanted[0], replace(wanted[1], path=wanted[0].path)], look=Nobody())
+        run([wanted[0], replace(wanted[1], path=wanted[0].path)], look=QuietView())
     with pytest.raises(UserError, match="workers"):
-        run(wanted, workers=-1, look=Nobody())
+        run(wanted, workers=-1, look=QuietView())
     Run.create(wanted[1].path, wanted[0].spec)
     with pytest.raises(UserError, match="holds another run"):
-        run(wanted, look=Nobody())
+        run(wanted, look=QuietView())
     assert Run.open(wanted[0].path).state == "new"
 
 
@@ -163,7 +162,7 @@ def test_a_run_that_another_process_has_is_waited_for_and_not_trained_twice(
     other = threading.Thread(target=finish)
     other.start()
     started.wait()
-    (outcome,) = run([job], workers=workers, device="cpu", look=Nobody())
+    (outcome,) = run([job], workers=workers, device="cpu", look=QuietView())
     other.join()
     assert f"{job.path} is in use by another process" in "".join(heard)
     assert outcome.fate == "done"
@@ -184,6 +183,6 @@ def test_a_finished_run_is_told_in_a_line(tmp_path: Path, steps: int, doing: str
     (job,) = jobs(tmp_path, tiny(arms=1))
     result = {"better": ["top1", "up"], "score": {"top1": 0.25}, "steps": steps, "timing": {"seconds": 3.4}}
     Run.create(job.path, job.spec).finish(result)
-    assert told(Outcome(job, "done")) == f"demo-smoke/original-s0: done, top1 0.25, 3 s of {doing}"
-    assert told(Outcome(job, "skipped")) == "demo-smoke/original-s0: finished before, skipped"
-    assert told(Outcome(job, "failed", "why")) == "demo-smoke/original-s0: failed: why"
+    assert line(Outcome(job, "done")) == f"demo-smoke/original-s0: done, top1 0.25, 3 s of {doing}"
+    assert line(Outcome(job, "skipped")) == "demo-smoke/original-s0: finished before, skipped"
+    assert line(Outcome(job, "failed", "why")) == "demo-smoke/original-s0: failed: why"

@@ -18,9 +18,8 @@ import pytest
 
 from manyheads.runs import Run, RunSpec
 from manyheads.spec.errors import UserError
-from manyheads.sweep.job import Job
+from manyheads.sweep.jobs import Job, QuietView
 from manyheads.sweep.ray import cluster, run
-from manyheads.sweep.view import Nobody
 
 from .killing import STEPS, begun, environment, latest, measurements, name, offspring, parent, trainer, wait_for, wanted
 
@@ -83,7 +82,7 @@ def test_a_task_and_a_worker_are_killed_and_started_again_and_no_number_changes(
 
     killer = threading.Thread(target=kill)
     killer.start()
-    (outcome,) = run([job], workers=2, device="cpu", look=Nobody())
+    (outcome,) = run([job], workers=2, device="cpu", look=QuietView())
     killer.join()
     assert deaths[0].startswith("ray::")
     assert "manyheads.sweep.worker" in deaths[1]
@@ -101,11 +100,11 @@ def test_a_killed_driver_is_started_again_and_no_number_changes(
     first.kill()
     _, told = first.communicate(timeout=60)
     assert Run.open(job.path).result is None, f"it was faster than its killer: {told}"
-    (outcome,) = run([job], workers=2, device="cpu", look=Nobody())
+    (outcome,) = run([job], workers=2, device="cpu", look=QuietView())
     assert outcome.fate == "done", outcome.message
     assert measurements(job.path) == quiet
     assert "resuming from step" in (job.path / "log.txt").read_text()
-    assert [again.fate for again in run([job], look=Nobody())] == ["skipped"]
+    assert [again.fate for again in run([job], look=QuietView())] == ["skipped"]
 
 
 @pytest.mark.slow  # 13 s of CPU for what the other executors show, too
@@ -113,7 +112,7 @@ def test_a_failed_run_stops_no_other_and_is_told(tmp_path: Path, ray: Any) -> No
     good = wanted(tmp_path)[0]
     elsewhere = RunSpec(good.spec.arch, {"is": "Images", "data": "fashion_mnist_full"}, good.spec.recipe, 0)
     lost = Job(tmp_path / "lost", elsewhere)
-    outcomes = run([lost, good], workers=1, device="cpu", root=tmp_path, look=Nobody())
+    outcomes = run([lost, good], workers=1, device="cpu", root=tmp_path, look=QuietView())
     assert [outcome.fate for outcome in outcomes] == ["failed", "done"]
     assert "Fashion-MNIST is not at" in outcomes[0].message
 
@@ -122,17 +121,17 @@ def test_a_gpu_that_the_cluster_does_not_have_is_refused(tmp_path: Path, ray: An
     if ray.cluster_resources().get("GPU"):
         pytest.skip("this machine has a GPU")
     with pytest.raises(UserError, match="the Ray cluster has no GPU"):
-        run(wanted(tmp_path), device="cuda", look=Nobody())
+        run(wanted(tmp_path), device="cuda", look=QuietView())
     with pytest.raises(UserError, match="write --device cuda"):
-        run(wanted(tmp_path), device="cuda:1", look=Nobody())
+        run(wanted(tmp_path), device="cuda:1", look=QuietView())
     with pytest.raises(UserError, match="write 1 or more"):
-        run(wanted(tmp_path), workers=0, look=Nobody())
+        run(wanted(tmp_path), workers=0, look=QuietView())
 
 
 def test_without_ray_it_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "ray", None)
     with pytest.raises(UserError, match=r"pip install 'manyheads\[sweep\]'"):
-        run(wanted(tmp_path), look=Nobody())
+        run(wanted(tmp_path), look=QuietView())
     assert Run.open(wanted(tmp_path)[0].path).state == "new"
 
 
@@ -155,7 +154,7 @@ def test_a_driver_with_a_cluster_of_its_own_saves_and_leaves_nothing_behind(
             "stopped",
         ]  # saved, not cut off
         if number != signal.SIGKILL:
-            assert "the same command goes on" in told
+            assert "the same command resumes them" in told
         # Ray's agents outlive a killed driver by a minute
         wait_for(lambda: not any(name(pid) for pid in own if not name(pid).startswith("ray::")), 60)
     finally:

@@ -14,8 +14,8 @@ import pytest
 
 from manyheads.runs import Run
 from manyheads.spec.errors import UserError
+from manyheads.sweep.jobs import QuietView
 from manyheads.sweep.slurm import NOTE, run
-from manyheads.sweep.view import Nobody
 
 from .killing import begun, environment, measurements, name, parent, trainer, undisturbed, wait_for, wanted
 from .pretend_slurm import install, submitted
@@ -50,7 +50,7 @@ def test_when_its_time_is_up_a_run_is_saved_and_queued_again_and_no_number_chang
 
     asking = threading.Thread(target=ask)
     asking.start()
-    (outcome,) = run([job], tmp_path / ".slurm", cluster="local", device="cpu", look=Nobody())
+    (outcome,) = run([job], tmp_path / ".slurm", cluster="local", device="cpu", look=QuietView())
     asking.join()
     assert "manyheads.sweep.worker" in asked[0]
     assert "submitit" in asked[1]
@@ -64,18 +64,22 @@ def test_when_its_time_is_up_a_run_is_saved_and_queued_again_and_no_number_chang
 def test_mistakes_are_told_before_anything_is_submitted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(UserError, match="there is no Slurm on this machine"):
-        run(wanted(tmp_path / "runs"), tmp_path / ".slurm", look=Nobody())
+        run(wanted(tmp_path / "runs"), tmp_path / ".slurm", look=QuietView())
     with pytest.raises(UserError, match="cluster moon: write slurm, or local"):
-        run(wanted(tmp_path / "runs"), tmp_path / ".slurm", cluster="moon", look=Nobody())
+        run(wanted(tmp_path / "runs"), tmp_path / ".slurm", cluster="moon", look=QuietView())
     with pytest.raises(UserError, match=r"not submitit's.*portition"):
         run(
-            wanted(tmp_path / "runs"), tmp_path / ".slurm", cluster="local", options={"portition": "gpu"}, look=Nobody()
+            wanted(tmp_path / "runs"),
+            tmp_path / ".slurm",
+            cluster="local",
+            options={"portition": "gpu"},
+            look=QuietView(),
         )
     with pytest.raises(UserError, match="write 1 or more"):
-        run(wanted(tmp_path / "runs"), tmp_path / ".slurm", workers=0, look=Nobody())
+        run(wanted(tmp_path / "runs"), tmp_path / ".slurm", workers=0, look=QuietView())
     monkeypatch.setitem(sys.modules, "submitit", None)
     with pytest.raises(UserError, match=r"pip install 'manyheads\[slurm\]'"):
-        run(wanted(tmp_path / "runs"), tmp_path / ".slurm", look=Nobody())
+        run(wanted(tmp_path / "runs"), tmp_path / ".slurm", look=QuietView())
     assert not (tmp_path / "runs").exists()
 
 
@@ -126,12 +130,12 @@ def test_a_preempted_job_is_queued_again_and_a_cancelled_one_is_told(
     threads = [threading.Thread(target=do) for do in (preempt, cancel)]
     for thread in threads:
         thread.start()
-    outcomes = run(both, tmp_path / ".slurm", device="cpu", look=Nobody())
+    outcomes = run(both, tmp_path / ".slurm", device="cpu", look=QuietView())
     for thread in threads:
         thread.join()
     assert [outcome.fate for outcome in outcomes] == ["done", "stopped"], outcomes
     assert "ended without an answer" in outcomes[1].message
-    assert [outcome.fate for outcome in run(both, tmp_path / ".slurm", device="cpu", look=Nobody())] == [
+    assert [outcome.fate for outcome in run(both, tmp_path / ".slurm", device="cpu", look=QuietView())] == [
         "skipped",
         "done",
     ]

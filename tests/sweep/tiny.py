@@ -7,7 +7,7 @@ from pathlib import Path
 
 from manyheads.experiments.demo import DEMO
 from manyheads.spec.experiment import Experiment, folder, specs
-from manyheads.sweep.job import Job
+from manyheads.sweep.jobs import Job
 
 RECIPE = {
     "batch": 8,

@@ -26,9 +26,8 @@ def demo(
     from manyheads.experiments.demo import DEMO, shortened
     from manyheads.report.page import write
     from manyheads.spec.experiment import folder, specs
-    from manyheads.sweep.job import Job
+    from manyheads.sweep.jobs import Job, QuietView
     from manyheads.sweep.local import Interrupted, run
-    from manyheads.sweep.view import Nobody
 
     from .verdict import show
 
@@ -36,15 +35,15 @@ def demo(
     experiment = DEMO if steps is None else shortened(DEMO, steps)
     jobs = [Job(folder(root, spec), spec) for spec in specs(experiment, "smoke")]
     try:
-        outcomes = run(jobs, workers=workers, device=device, look=Nobody() if quiet else None)
+        outcomes = run(jobs, workers=workers, device=device, look=QuietView() if quiet else None)
     except Interrupted as stop:
         print(f"manyheads: {stop}", file=sys.stderr)
         raise typer.Exit(stop.code) from None
     command = f"manyheads demo --root {root}" + (f" --steps {steps}" if steps else "")
     trained = time.monotonic()
     page = root / "demo.html"
-    found = write(root / "demo-smoke", page, experiments={DEMO.name: experiment}, command=command)
-    for section in found.sections:
+    report = write(root / "demo-smoke", page, experiments={DEMO.name: experiment}, command=command)
+    for section in report.sections:
         show(section)
     print(f"\npage: {page}")
     if not quiet:

@@ -16,8 +16,8 @@ import typer
 from manyheads.spec.errors import UserError, nearest
 
 if TYPE_CHECKING:
-    from manyheads.sweep.job import Job, Outcome
-    from manyheads.sweep.plan import Sweep
+    from manyheads.sweep.jobs import Job, Outcome
+    from manyheads.sweep.plan import Selection
 
 EXECUTORS = ("process", "processes", "ray", "slurm")
 DEVICE = re.compile(r"cpu|cuda(:[0-9]+)?")
@@ -46,28 +46,28 @@ def run(
     ] = False,
     quiet: Annotated[bool, typer.Option("--quiet", help="No progress, only the last lines.")] = False,
 ) -> None:
-    """Run an experiment; again, it goes on: finished runs are skipped, killed ones resumed."""
+    """Run an experiment. Run again, it finishes what is left: finished runs are skipped, killed ones resumed."""
     each = 1 if threads is None else threads
     _check(executor, workers, each, device, slurm)
     from manyheads.sweep.plan import commands, plan
 
-    sweep = plan(experiment, scale, out, arms=_names(arms), seeds=_seeds(seeds))
+    selection = plan(experiment, scale, out, arms=_names(arms), seeds=_seeds(seeds))
     if dry_run:
         from .run_forecast import show
 
         beside = 1 if executor == "process" else 2 if workers is None else max(1, workers)
-        show(sweep, experiment == "all", beside, device, each, tflops, data_root)
+        show(selection, experiment == "all", beside, device, each, tflops, data_root)
         return
-    sweep.share()
+    selection.share()
     if listed:
-        jobs = sweep.jobs()
-        later, why = _later(sweep, bool(jobs))
+        jobs = selection.jobs()
+        later, why = _later(selection, bool(jobs))
         print(*commands([*jobs, *later], device, data_root, threads), sep="\n")
     else:
         options = _options(slurm or [])
         where = {"device": device, "root": data_root}
-        outcomes, why = _phases(sweep, executor, workers, quiet, where, each, out, options)
-        _tell(outcomes, sweep.share(), out)
+        outcomes, why = _phases(selection, executor, workers, quiet, where, each, out, options)
+        _tell(outcomes, selection.share(), out)
     if why:
         print(why, file=sys.stderr)
         raise typer.Exit(1)
@@ -91,7 +91,7 @@ def _check(executor: str, workers: int | None, threads: int, device: str | None,
 
 
 def _phases(
-    sweep: Sweep,
+    selection: Selection,
     executor: str,
     workers: int | None,
     quiet: bool,
@@ -102,12 +102,11 @@ def _phases(
 ) -> tuple[list[Outcome], str]:
     """Everything in its order: what measures time comes when nothing else runs here, and what starts from the weights
     of other runs when those are finished; if they are not, the sentence that says so."""
-    from manyheads.sweep.job import prepare
+    from manyheads.sweep.jobs import QuietView, prepare
     from manyheads.sweep.local import Interrupted, here
-    from manyheads.sweep.view import Nobody
 
     def execute(jobs: Sequence[Job], workers: int | None) -> list[Outcome]:
-        look = Nobody() if quiet else None
+        look = QuietView() if quiet else None
         if executor == "ray":
             from manyheads.sweep.ray import run as on_ray
 
@@ -125,7 +124,7 @@ def _phases(
         many = 0 if executor == "process" else 2 if workers is None else workers
         return on_this_machine(jobs, workers=many, threads=threads, look=look, **where)
 
-    jobs = sweep.jobs()
+    jobs = selection.jobs()
     if executor.startswith("process"):
         here(where["device"])
     prepare(jobs)  # of all phases: what is in the way is told before anything runs
@@ -133,36 +132,36 @@ def _phases(
     try:
         outcomes = execute([job for job in jobs if not (alone and job.alone)], workers)
         outcomes += execute(alone, 1) if alone else []
-        later, why = _later(sweep, bool(jobs))
+        later, why = _later(selection, bool(jobs))
         return outcomes + (execute(later, workers) if later else []), why
     except Interrupted as stop:
         print(f"manyheads: {stop}", file=sys.stderr)
         raise typer.Exit(stop.code) from None
 
 
-def _later(sweep: Sweep, others: bool) -> tuple[list[Job], str]:
+def _later(selection: Selection, others: bool) -> tuple[list[Job], str]:
     """What starts from other runs' weights. Where there are other runs to tell of, what hinders it does not hide
     them."""
     try:
-        return sweep.later_jobs(), ""
+        return selection.later_jobs(), ""
     except UserError as error:
         if not others:
             raise
-        return [], f"{sweep.later[0].label['experiment']}: not run: {error}"
+        return [], f"{selection.later[0].label['experiment']}: not run: {error}"
 
 
 def _tell(outcomes: list[Outcome], shared: int, out: Path) -> None:
     """What became of the runs; those that failed are named, and make the command fail."""
     fates: Counter[str] = Counter(outcome.fate for outcome in outcomes)
     words = {"done": "done", "skipped": "finished before", "stopped": "stopped", "failed": "failed"}
-    told = [f"{fates[fate]} {word}" for fate, word in words.items() if fates[fate]]
-    told += [f"{shared} the same as others"] if shared else []
-    print(f"{', '.join(told) or 'nothing to run'}; for a page: manyheads report {out}")
-    missing = [outcome for outcome in outcomes if outcome.fate in ("failed", "stopped")]
-    for outcome in missing:
+    counts = [f"{fates[fate]} {word}" for fate, word in words.items() if fates[fate]]
+    counts += [f"{shared} the same as others"] if shared else []
+    print(f"{', '.join(counts) or 'nothing to run'}; for a page: manyheads report {out}")
+    unfinished = [outcome for outcome in outcomes if outcome.fate in ("failed", "stopped")]
+    for outcome in unfinished:
         name = os.path.relpath(outcome.job.path, out)
         print(f"{name}: {outcome.fate}" + (f": {outcome.message}" if outcome.message else ""), file=sys.stderr)
-    if missing:
+    if unfinished:
         raise typer.Exit(1)
 
 
@@ -177,15 +176,15 @@ def _seeds(text: str | None) -> list[int] | None:
         raise UserError(f"--seeds {text}: write whole numbers with commas between them, such as 0,1,2") from None
 
 
-def _options(given: list[str]) -> dict[str, Any]:
+def _options(texts: list[str]) -> dict[str, Any]:
     """`partition=gpu` and `timeout_min=600` as submitit takes them."""
-    found: dict[str, Any] = {}
-    for text in given:
+    options: dict[str, Any] = {}
+    for text in texts:
         name, equals, value = text.partition("=")
         if not equals or not name:
             raise UserError(f"--slurm {text}: write NAME=VALUE, such as partition=gpu")
         try:
-            found[name] = json.loads(value)
+            options[name] = json.loads(value)
         except ValueError:
-            found[name] = value  # a word
-    return found
+            options[name] = value  # a word
+    return options

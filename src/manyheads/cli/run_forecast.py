@@ -10,11 +10,17 @@ from .numbers import millions, size
 
 if TYPE_CHECKING:
     from manyheads.sweep.forecast import Forecast
-    from manyheads.sweep.plan import Sweep
+    from manyheads.sweep.plan import Selection
 
 
 def show(
-    sweep: Sweep, whole: bool, workers: int, device: str | None, threads: int, tflops: float | None, root: Path | None
+    selection: Selection,
+    whole: bool,
+    workers: int,
+    device: str | None,
+    threads: int,
+    tflops: float | None,
+    root: Path | None,
 ) -> None:
     """Print a row for each arm, or for each experiment where all are wanted, and what everything would take."""
     from rich.console import Console
@@ -23,10 +29,10 @@ def show(
     from manyheads.report.words import count, duration
     from manyheads.sweep.forecast import forecast, wall
 
-    jobs = [*sweep.jobs(), *map(sweep.job, sweep.later)]
-    found = forecast(jobs, device=device, threads=threads, tflops=tflops, root=root)
+    jobs = [*selection.jobs(), *map(selection.job, selection.later)]
+    forecasts = forecast(jobs, device=device, threads=threads, tflops=tflops, root=root)
     groups: dict[str, list[Forecast]] = {}
-    for each in found:
+    for each in forecasts:
         groups.setdefault(_group(each, whole), []).append(each)
     table = Table(box=None, header_style="bold", pad_edge=False)
     table.add_column("experiment" if whole else "arm", no_wrap=True)
@@ -44,16 +50,16 @@ def show(
         table.add_row(name, str(len(group)), str(sum(each.done for each in group)), *cells)
     console = Console(highlight=False)
     console.print(table)
-    left = [each for each in found if not each.done]
+    left = [each for each in forecasts if not each.done]
     unknown = sum(each.seconds is None for each in left)
-    told = f"{len(found)} runs, {len(found) - len(left)} done"
+    summary = f"{len(forecasts)} runs, {len(forecasts) - len(left)} done"
     if len(left) > unknown:
         beside = sum(sorted((each.memory or 0.0 for each in left), reverse=True)[:workers])
-        told += (
+        summary += (
             f"; the rest: about {duration(wall(left, workers))} with {workers} side by side, at most {size(beside)} in"
         )
-        told += " tensors"
-    console.print(f"\nNumbers are of one run, the largest in its row. {told}.", soft_wrap=True)
+        summary += " tensors"
+    console.print(f"\nNumbers are of one run, the largest in its row. {summary}.", soft_wrap=True)
     if unknown:
         console.print(
             f"Of unknown length: {unknown} runs, measurements or epochs of data that is not here.", soft_wrap=True
@@ -69,5 +75,5 @@ def _group(each: Forecast, whole: bool) -> str:
 
 def _most(values: Sequence[float | None], write: Callable[[Any], str]) -> str:
     """The largest, if there is one."""
-    known = [value for value in values if value is not None]
-    return write(max(known)) if known else ""
+    numbers = [value for value in values if value is not None]
+    return write(max(numbers)) if numbers else ""

@@ -12,7 +12,7 @@ from manyheads.arch.redesign import redesign
 from manyheads.paper.audit import likely
 from manyheads.paper.rows import BY_ID
 from manyheads.spec.arch import Arch
-from manyheads.spec.experiment import After, Arm, Comparison, Experiment, Setting
+from manyheads.spec.experiment import Arm, Comparison, Experiment, Pretraining, Setting
 from manyheads.spec.parts import Classify, Masked, Norm
 
 from .scales import BRIEF, SEEDS
@@ -170,7 +170,7 @@ TABLE1_GLUE = Experiment(
         for task in GLUE
         for role in ("original", "lean")
     },
-    after=After(TABLE1.name, "tokens"),
+    after=Pretraining(TABLE1.name, "tokens"),
 )
 """The scores: the models pretrained on equal tokens, fine-tuned on GLUE.
 

@@ -109,7 +109,7 @@ class Trend:
 
 
 @dataclass(frozen=True)
-class After:
+class Pretraining:
     """The experiment whose finished runs give an experiment's runs their first weights: those of the same scale and
     seed on one of its bases, arm by arm (`Arm.start`)."""
 
@@ -134,7 +134,7 @@ class Experiment:
     run: str = ""
     shows: str = ""
     trends: tuple[Trend, ...] = ()
-    after: After | None = None
+    after: Pretraining | None = None
     alone: bool = False
 
     def __post_init__(self) -> None:

@@ -1,2 +1,2 @@
-"""Where runs execute: this process, several on this machine, Ray, Slurm. Finished ones are skipped, killed ones
-resumed."""
+"""Where runs execute: in this process, in several on this machine, with Ray or Slurm. Finished runs are skipped, killed
+ones resumed."""

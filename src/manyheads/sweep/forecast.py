@@ -1,8 +1,7 @@
 """What runs would take, before anything is allocated: steps, operations, time, memory.
 
-Time is that of a finished run which differs in the seed alone, where there is one. Else it is counted: operations at a
-machine's speed, and for every step a while for every layer, which is most of it where models are small.
-"""
+A run's time is that of a finished run that differs in its seed alone. Where there is none it is estimated: operations at
+a machine's speed, and for every step and layer a fixed overhead, which dominates where models are small."""
 
 from __future__ import annotations
 
@@ -27,16 +26,16 @@ from manyheads.train.budget import budget
 from manyheads.train.estimate import part_bytes
 from manyheads.train.numerics import uses_half
 
-from .job import Job
+from .jobs import Job
 
 SPEED = {"cpu": 0.025, "cuda": 60.0}  # TFLOPS that training reaches: a core, and 0.4 of an A100 in TF32
-LAYER = {"cpu": 1e-3, "cuda": 1e-4}  # seconds of a step for every layer, however small
+LAYER = {"cpu": 1e-3, "cuda": 1e-4}  # seconds of overhead for every layer of a step
 
 
 @dataclass(frozen=True)
 class Forecast:
-    """What one run would take; None where that is not known: a measurement has no steps, and where data that an epoch
-    is counted in is missing nobody knows how many. `memory` is bytes of tensors, PyTorch itself left out."""
+    """What one run would take. None means unknown: a measurement has no steps, and the steps of an epoch are unknown
+    where its data is missing. `memory` is bytes of tensors, without PyTorch itself."""
 
     job: Job
     done: bool
@@ -64,18 +63,19 @@ def forecast(
     speed = 1e12 * (tflops or SPEED.get(kind, SPEED["cuda"]) * (threads if kind == "cpu" else 1))
     opened = [(job, Run.open(job.path)) for job in jobs if (job.path / "spec.json").is_file()]
     results = {job.path: run.result for job, run in opened if run.id == job.spec.id}
-    taken: dict[str, float] = {}
+    durations: dict[str, float] = {}
     for job in jobs:
         result = results.get(job.path)
         if result is not None and "seconds" in result.get("timing", {}):
-            taken[_but_seed(job.spec)] = float(result["timing"]["seconds"])
+            durations[_but_seed(job.spec)] = float(result["timing"]["seconds"])
     return [
-        _one(job, results.get(job.path) is not None, taken.get(_but_seed(job.spec)), kind, speed, root) for job in jobs
+        _one(job, results.get(job.path) is not None, durations.get(_but_seed(job.spec)), kind, speed, root)
+        for job in jobs
     ]
 
 
 def wall(forecasts: Iterable[Forecast], workers: int) -> float:
-    """Seconds until all are done, taken in their order by so many workers."""
+    """Seconds until so many workers, which take the runs in their order, have done all."""
     free = [0.0] * workers
     for each in forecasts:
         if not each.done and each.seconds is not None:
@@ -110,7 +110,7 @@ def _one(job: Job, done: bool, taken: float | None, kind: str, speed: float, roo
 
 @lru_cache(maxsize=256)
 def _samples(task: str, batch: int, root: Path | None) -> int | None:
-    """How many samples an epoch has, if the data is here."""
+    """How many samples an epoch has; None where the data is missing."""
     try:
         return tasks.from_dict(json.loads(task)).open(torch.device("cpu"), 0, batch, root=root).samples
     except UserError:

@@ -3,8 +3,8 @@ GPU.
 
     outcomes = run([Job(path, spec), ...], workers=2, device="cpu")
 
-Finished runs are skipped and killed ones resumed, so that calling it again goes on. A failed run does not stop the
-others; a worker that dies is replaced, and its run tried once more from its last checkpoint."""
+Finished runs are skipped and killed ones resumed: the same call, made again, finishes what is left. A failed run does
+not stop the others; a worker that dies is replaced, and its run tried once more from its last checkpoint."""
 
 from __future__ import annotations
 
@@ -16,29 +16,26 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import FrameType
-from typing import cast
 
 from manyheads.runs import Busy, Run
 from manyheads.runs.folder import LOCK
 from manyheads.spec.errors import UserError
 from manyheads.spec.lock import held
 
-from .child import Child
-from .job import Fate, Job, Outcome, Viewer, carry_out, wait_for_others
-from .view import viewer
+from .jobs import Job, Outcome, Viewer, carry_out, outcome, viewer, wait_for_others
+from .worker import TRIES, Worker
 
-TRIES = 2  # of a run whose worker died under it: the second starts from the last checkpoint
 PAUSE = 0.3  # seconds between two looks at the runs
 
 
 class Interrupted(Exception):
-    """The sweep was asked to stop. Every run in progress has saved; the same call goes on. `code` is 128 + the
+    """The sweep was asked to stop. Every run in progress has saved, and the same call resumes them. `code` is 128 + the
     signal."""
 
     def __init__(self, outcomes: list[Outcome], number: int) -> None:
         self.outcomes, self.code = outcomes, 128 + number
-        done = sum(outcome.fate in ("done", "skipped") for outcome in outcomes)
-        super().__init__(f"stopped with {done} runs finished; what was begun is saved, and the same command goes on")
+        done = sum(one.fate in ("done", "skipped") for one in outcomes)
+        super().__init__(f"stopped with {done} runs finished; the others are saved, and the same command resumes them")
 
 
 def run(
@@ -53,7 +50,8 @@ def run(
     """Do every job and say what became of it, in the order of `jobs`.
 
     `workers` processes work side by side, each with `threads` threads on the CPU; 0 works in this process, one after
-    another, with its own threads. Asked to stop (Ctrl-C, SIGTERM) every run saves, and `Interrupted` is raised."""
+    another, with its own threads. When it is asked to stop (Ctrl-C, SIGTERM), every run saves and `Interrupted` is
+    raised."""
     if workers < 0 or threads < 1:
         raise UserError(
             f"{workers} workers of {threads} threads; write 0 workers (this process) or more, 1 thread or more"
@@ -70,7 +68,7 @@ def run(
 
 
 def here(device: str | None) -> None:
-    """Refuse a device that this machine does not have: it would fail every run."""
+    """Refuse a device that this machine does not have, with which every run would fail."""
     if device is not None:
         from manyheads.train.parallel import pick_device
 
@@ -80,40 +78,40 @@ def here(device: str | None) -> None:
 def _here(
     jobs: Sequence[Job], waiting: Sequence[int], device: str | None, root: Path | None, look: Viewer
 ) -> dict[int, Outcome]:
-    """One after another in this process; training itself listens for signals."""
+    """Train one after another in this process; training itself handles signals."""
     from manyheads.train.early_end import Stopped
 
-    found: dict[int, Outcome] = {}
+    outcomes: dict[int, Outcome] = {}
     for i in waiting:
         try:
             look.look([jobs[i]])
             _train_when_free(jobs[i], device, root)
-            found[i] = Outcome(jobs[i], "done")
+            outcomes[i] = Outcome(jobs[i], "done")
         except Stopped as stop:
-            found[i] = Outcome(jobs[i], "stopped", str(stop))
-            raise Interrupted(list(found.values()), stop.code - 128) from None
+            outcomes[i] = Outcome(jobs[i], "stopped", str(stop))
+            raise Interrupted(list(outcomes.values()), stop.code - 128) from None
         except UserError as error:
-            found[i] = Outcome(jobs[i], "failed", str(error))
+            outcomes[i] = Outcome(jobs[i], "failed", str(error))
         except Exception as error:
             traceback.print_exc()
-            found[i] = Outcome(jobs[i], "failed", f"{type(error).__name__}: {error}")
-        look.ended(found[i])
-    return found
+            outcomes[i] = Outcome(jobs[i], "failed", f"{type(error).__name__}: {error}")
+        look.ended(outcomes[i])
+    return outcomes
 
 
 def _train_when_free(job: Job, device: str | None, root: Path | None) -> None:
-    """Train a run as soon as nobody else does."""
+    """Train a run as soon as no other process does."""
     from manyheads.train.loop import train
 
     while True:
         wait_for_others(job.path, lambda: False)
-        with suppress(Busy):  # somebody was faster
+        with suppress(Busy):  # another process was faster
             train(Run.open(job.path), device=device, root=root)
             return
 
 
 class _Pool:
-    """Worker processes, each with a thread here that hands it one run at a time and waits for the answer."""
+    """Worker processes. Each has a thread here that orders one run at a time and waits for the answer."""
 
     def __init__(
         self,
@@ -128,13 +126,13 @@ class _Pool:
         self.orders: queue.Queue[int] = queue.Queue()
         for i in waiting:
             self.orders.put(i)
-        self.running: dict[int, Child] = {}
+        self.running: dict[int, Worker] = {}
         self.ended: queue.Queue[tuple[int, Outcome]] = queue.Queue()
         self.asked = 0
 
     def work(self, look: Viewer) -> dict[int, Outcome]:
-        """Everything, until it is done or somebody asks to stop."""
-        found: dict[int, Outcome] = {}
+        """Train the runs that are waiting, until all are done or somebody asks to stop."""
+        outcomes: dict[int, Outcome] = {}
         slots = [threading.Thread(target=self._slot, daemon=True) for _ in range(self.size)]
         with self._listening():
             for slot in slots:
@@ -144,27 +142,27 @@ class _Pool:
                 alive = any(slot.is_alive() for slot in slots)
                 look.look([self.jobs[i] for i in list(self.running)])
                 try:
-                    i, outcome = self.ended.get(timeout=PAUSE)
+                    i, ended = self.ended.get(timeout=PAUSE)
                 except queue.Empty:
                     continue
-                found[i] = outcome
-                look.ended(outcome)
+                outcomes[i] = ended
+                look.ended(ended)
         if self.asked:
-            raise Interrupted([*found.values()], self.asked)
-        return found
+            raise Interrupted([*outcomes.values()], self.asked)
+        return outcomes
 
     @contextmanager
     def _listening(self) -> Iterator[None]:
-        """In here SIGINT and SIGTERM ask every worker to save and stop; who asks twice will not wait, and they are
-        killed. Python hears signals in the main thread alone."""
+        """In this context SIGINT and SIGTERM ask every worker to save and stop; a second signal kills them. Python
+        handles signals in the main thread alone."""
 
         def ask(number: int, frame: FrameType | None) -> None:
             again, self.asked = self.asked, number
-            for child in list(self.running.values()):
+            for worker in list(self.running.values()):
                 if again:
-                    child.kill()
+                    worker.kill()
                 else:
-                    child.stop()
+                    worker.stop()
 
         if threading.current_thread() is not threading.main_thread():
             yield
@@ -177,24 +175,24 @@ class _Pool:
                 signal.signal(number, handler)
 
     def _slot(self) -> None:
-        """One worker's life: a process, replaced when it dies, and one run after another."""
-        child: Child | None = None
+        """Have one worker process, replaced when it dies, train one run after another."""
+        worker: Worker | None = None
         while not self.asked:
             try:
                 i = self.orders.get_nowait()
             except queue.Empty:
                 break
-            while (outcome := self._elsewhere(i)) is None:
-                child, outcome = self._worked(child, i)
-                # a run that failed has let go of its folder: if it is held, somebody else was faster
-                if outcome.fate != "failed" or not held(self.jobs[i].path / LOCK):
+            while (ended := self._elsewhere(i)) is None:
+                worker, ended = self._train(worker, i)
+                # a run that failed has released its folder: if it is locked, another process was faster
+                if ended.fate != "failed" or not held(self.jobs[i].path / LOCK):
                     break
-            self.ended.put((i, outcome))
-        if child is not None:
-            child.dismiss()
+            self.ended.put((i, ended))
+        if worker is not None:
+            worker.dismiss()
 
     def _elsewhere(self, i: int) -> Outcome | None:
-        """What became of a run that another process had; None where it is still to be done, and nobody else does it."""
+        """What became of a run that another process trained; None where the run is left to be trained here."""
         job = self.jobs[i]
         try:
             wait_for_others(job.path, lambda: self.asked > 0)
@@ -204,29 +202,29 @@ class _Pool:
             return Outcome(job, "failed", str(error))
         return Outcome(job, "stopped") if self.asked else None
 
-    def _worked(self, child: Child | None, i: int) -> tuple[Child | None, Outcome]:
-        """Have a worker do a run: `child`, or another where it died. The one that did, and what became of the run."""
+    def _train(self, worker: Worker | None, i: int) -> tuple[Worker | None, Outcome]:
+        """Have `worker`, or a new one where it died, train a run; the worker that did, and what became of the run."""
         for _ in range(TRIES):
-            if child is not None and child.dead:
-                child.dismiss()
-                child = None
-            child = child or Child(self.threads, self.size)
-            self.running[i] = child
-            if self.asked:  # since somebody last looked
-                child.stop()
-            outcome, died = self._do(child, i)
+            if worker is not None and worker.dead:
+                worker.dismiss()
+                worker = None
+            worker = worker or Worker(self.threads, self.size)
+            self.running[i] = worker
+            if self.asked:  # in the meantime
+                worker.stop()
+            ended, died = self._order(worker, i)
             del self.running[i]
             if not died or self.asked:
                 break
-        return child, outcome
+        return worker, ended
 
-    def _do(self, child: Child, i: int) -> tuple[Outcome, bool]:
-        """Hand over one run; what became of it, and whether the worker died over it."""
+    def _order(self, worker: Worker, i: int) -> tuple[Outcome, bool]:
+        """Order one run; what became of it, and whether the worker died."""
         job = self.jobs[i]
-        child.give(job.path, self.device, self.root)
-        answer = child.answer()
+        worker.give(job.path, self.device, self.root)
+        answer = worker.answer()
         if answer is not None:
-            return Outcome(job, cast(Fate, answer["fate"]), answer["message"]), False
+            return outcome(job, answer), False
         if self.asked:
             return Outcome(job, "stopped"), True
-        return Outcome(job, "failed", f"its process {child.death()}; see {job.path / 'log.txt'}"), True
+        return Outcome(job, "failed", f"its process {worker.death()}; see {job.path / 'log.txt'}"), True

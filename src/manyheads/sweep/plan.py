@@ -1,27 +1,33 @@
-"""What is to be run: experiments by name, their runs, each once, and the commands for any other scheduler."""
+"""What is to be run: experiments by name, their runs, each once, and the commands for any other scheduler.
+
+A run may take something from another run. It takes everything where both are the same run under two names: an id leaves
+the label out, so that Figure 1 has the runs of Tables 4 and 5, Figure 2 shares arms with Figures 3 and 5, and what is
+finished for one experiment is not trained again (`adopt`). It takes its first weights where one experiment comes after
+another (`with_weights`)."""
 
 from __future__ import annotations
 
 import shlex
+import shutil
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 from pathlib import Path
 
 from manyheads.experiments import registry
-from manyheads.runs import Run, RunSpec
+from manyheads.runs import Run, RunSpec, find
 from manyheads.spec.errors import UserError, nearest
 from manyheads.spec.experiment import SCALES, Experiment, folder, specs
 
-from .child import settings
-from .job import Job
-from .reuse import adopt, with_weights
+from .jobs import Job
+from .worker import thread_settings
 
 ALL = "all"
+COPIED = ("metrics.jsonl", "spectra.jsonl", "timings.jsonl")  # of a run that is finished under another name
 
 
 @dataclass(frozen=True)
-class Sweep:
+class Selection:
     """The runs that were asked for, below `root`. Those of `later` start from the weights of other runs."""
 
     root: Path
@@ -54,9 +60,9 @@ class Sweep:
 
 def plan(
     name: str, scale: str, root: Path, *, arms: Sequence[str] | None = None, seeds: Sequence[int] | None = None
-) -> Sweep:
-    """The runs of an experiment, or of all of them, at a scale. `arms` are some of its own; `seeds` may be others than
-    the record's. `all` leaves out what has a command of its own, the demonstration, and what has no such scale."""
+) -> Selection:
+    """The runs of an experiment, or of `all`, at a scale. `arms` are some of its own; `seeds` may be others than the
+    record's. `all` leaves out experiments without that scale, and the demonstration, which has a command of its own."""
     if scale not in SCALES:
         raise UserError(f"--scale {scale}: write one of {', '.join(SCALES)}")
     if name == ALL and arms is not None:
@@ -65,15 +71,15 @@ def plan(
     later: list[RunSpec] = []
     for experiment in _all(scale) if name == ALL else [registry.get(name)]:
         (later if experiment.after else now).extend(_runs(experiment, scale, arms, seeds))
-    return Sweep(root, tuple(now), tuple(later))
+    return Selection(root, tuple(now), tuple(later))
 
 
 def commands(
     jobs: Iterable[Job], device: str | None = None, root: Path | None = None, threads: int | None = None
 ) -> list[str]:
-    """A shell command for every run that is not finished: it trains the run's folder, and called again goes on.
-    `threads` are those of each on the CPU; None leaves that to whoever runs it."""
-    first = [] if threads is None else ["env", *(f"{name}={value}" for name, value in settings(threads).items())]
+    """A shell command for every run that is not finished: it trains the run's folder, and resumes when called again.
+    `threads` are those of each on the CPU; None leaves them to the scheduler."""
+    first = [] if threads is None else ["env", *(f"{name}={value}" for name, value in thread_settings(threads).items())]
     options = ["--quiet"]
     if device is not None:
         options += ["--device", device]
@@ -87,18 +93,18 @@ def commands(
 
 
 def _all(scale: str) -> list[Experiment]:
-    known = registry.EXPERIMENTS.values()
-    return [experiment for experiment in known if not experiment.run and scale in experiment.settings]
+    experiments = registry.EXPERIMENTS.values()
+    return [experiment for experiment in experiments if not experiment.run and scale in experiment.settings]
 
 
 def _runs(experiment: Experiment, scale: str, arms: Sequence[str] | None, seeds: Sequence[int] | None) -> list[RunSpec]:
     setting = experiment.setting(scale)
-    known = [arm.name for arm in setting.arms]
+    names = [arm.name for arm in setting.arms]
     for arm in arms or ():
-        if arm not in known:
+        if arm not in names:
             raise UserError(
-                f"experiment {experiment.name} has no arm {arm!r} at scale {scale}{nearest(arm, known)}; it "
-                f"has {', '.join(known)}"
+                f"experiment {experiment.name} has no arm {arm!r} at scale {scale}{nearest(arm, names)}; it "
+                f"has {', '.join(names)}"
             )
     if seeds is not None:
         experiment = replace(experiment, settings={scale: replace(setting, seeds=tuple(seeds))})
@@ -106,8 +112,8 @@ def _runs(experiment: Experiment, scale: str, arms: Sequence[str] | None, seeds:
 
 
 def _each_once(root: Path, runs: Iterable[RunSpec]) -> list[RunSpec]:
-    """Of runs that are the same, the one that is finished or begun, or the first. A finished one of every name is kept:
-    it is skipped, and told of."""
+    """Of runs that are the same, the one that is begun, or the first. All that are finished stay: they are skipped, and
+    reported as such."""
     same: dict[str, list[tuple[RunSpec, str]]] = {}
     for spec in runs:
         same.setdefault(spec.id, []).append((spec, _state(folder(root, spec))))
@@ -120,8 +126,77 @@ def _each_once(root: Path, runs: Iterable[RunSpec]) -> list[RunSpec]:
 
 
 def _state(path: Path) -> str:
-    """How the run in a folder stands; a damaged one is refused, since nothing can be trained over it."""
+    """The state of the run in a folder. A damaged folder is refused, since nothing can be trained over it."""
     try:
         return Run.open(path).state if (path / "spec.json").is_file() else "new"
     except UserError as error:
         raise UserError(f"{error}; once {path} is moved away, its run starts anew") from None
+
+
+def adopt(root: Path, planned: Sequence[RunSpec]) -> list[Path]:
+    """Copy finished runs below `root` to those of the `planned` runs that are the same under another name; the folders
+    that were made. Each gets the records and the result, not the model, and its label says where the run was trained
+    (`trained_in`)."""
+    finished = {run.spec.id: run.path for run in find(root) if run.state == "done" and run.spec is not None}
+    copies = []
+    for spec in planned:
+        source, target = finished.get(spec.id), folder(root, spec)
+        if source is None or source == target or _begun(target):
+            continue
+        label = {**spec.label, "trained_in": source.relative_to(root).as_posix()}
+        run, result = Run.create(target, replace(spec, label=label)), Run.open(source).result
+        assert result is not None
+        with run.locked():
+            for name in COPIED:
+                if (source / name).is_file():
+                    shutil.copyfile(source / name, target / name)
+            run.finish(result)
+        copies.append(target)
+    return copies
+
+
+def _begun(target: Path) -> bool:
+    """Whether a run is or was trained there. What a killed `adopt` left does not count; a damaged folder does, since
+    it must not be overwritten."""
+    if not (target / "spec.json").is_file():
+        return False
+    try:
+        run = Run.open(target)
+    except UserError:
+        return True
+    return run.state in ("done", "running") or run.checkpoints.exists()
+
+
+def with_weights(root: Path, runs: Sequence[RunSpec], tuning: Experiment, pretraining: Experiment) -> list[RunSpec]:
+    """The `runs` of `tuning`, all of one scale, with the weights of their `pretraining` runs below `root`; their folders
+    hold these weights and can be trained. Where a pretraining run is not finished, the first is named and refused.
+
+    A fine-tuning run's identity depends on its first weights, and nobody knows these before they are trained: the
+    experiment states none, and here the digest of the pretrained model takes their place."""
+    from manyheads.train.finetune import begin, weights_digest
+
+    assert tuning.after is not None
+    basis = tuning.after.basis
+    ready = []
+    for spec in runs:
+        scale, arm = spec.label["scale"], spec.label["arm"]
+        starts = {arm.name: arm.start for arm in tuning.setting(scale).arms}
+        source = folder(root, _run_of(pretraining, scale, starts[arm], basis, spec.seed))
+        if not (source / "spec.json").is_file() or Run.open(source).result is None:
+            raise UserError(
+                f"{source} is not finished, and {arm} starts from its weights; write `{pretraining.command(scale)}` "
+                "first"
+            )
+        tuned = replace(spec, task={**spec.task, "weights": weights_digest(source / "model")})
+        begin(Run.create(folder(root, tuned), tuned), source / "model")
+        ready.append(tuned)
+    return ready
+
+
+def _run_of(experiment: Experiment, scale: str, arm: str, basis: str, seed: int) -> RunSpec:
+    """The run of an arm on a basis with a seed, which may be another than the experiment's own."""
+    setting = replace(experiment.setting(scale), seeds=(seed,))
+    one = replace(experiment, settings={scale: setting})
+    return next(
+        spec for spec in specs(one, scale) if (spec.label["arm"], spec.label.get("basis", basis)) == (arm, basis)
+    )

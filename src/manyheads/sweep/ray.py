@@ -2,9 +2,9 @@
 
     outcomes = run([Job(path, spec), ...], workers=8, device="cuda")
 
-A task is given the path of a run folder and nothing else; it trains the folder in a worker process of its own. When a
-task's process or its node dies, Ray starts the task again, which goes on from the last checkpoint; when this process
-dies, the tasks save and stop, and the same call goes on. Folders have to be where all nodes see them."""
+A task gets the path of a run folder and nothing else; it trains the folder in a worker process of its own. When a
+task's process or its node dies, Ray starts the task again, which resumes from the last checkpoint. When this process
+dies, the tasks save and stop, and the same call resumes them. All nodes have to see the folders."""
 
 from __future__ import annotations
 
@@ -14,16 +14,15 @@ import signal
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 from manyheads.runs import Run
 from manyheads.spec.errors import UserError, optional
 from manyheads.train.early_end import listening
 
-from .job import Fate, Job, Outcome, Viewer, carry_out
+from .jobs import Job, Outcome, Viewer, carry_out, outcome, viewer
 from .local import PAUSE, Interrupted
-from .one import One
-from .view import viewer
+from .remote import RemoteRun, check
 
 RETRIES = 3  # of a task whose process or node died
 OBJECTS = 100 * 2**20  # bytes of shared memory for a cluster of our own: paths travel, tensors do not
@@ -41,11 +40,10 @@ def run(
 ) -> list[Outcome]:
     """Do every job and say what became of it, in the order of `jobs`.
 
-    At most `workers` run at a time, on a cluster of many machines as many as fit if it is None. Each takes `threads`
-    CPUs and `gpus` GPUs, which may be a fraction: by default none on the CPU, and on GPUs one, or an even share where a
-    machine's own cluster has fewer GPUs than workers. Asked to stop, every run saves, and `Interrupted` is raised."""
-    if threads < 1 or (workers is not None and workers < 1):
-        raise UserError(f"{workers} workers of {threads} threads; write 1 or more of each")
+    At most `workers` run at a time; None takes as many as fit. Each takes `threads` CPUs and `gpus` GPUs, which may be
+    a fraction: by default none on the CPU, and on GPUs one, or an even share where the cluster is one machine with
+    fewer GPUs than workers. When it is asked to stop, every run saves and `Interrupted` is raised."""
+    check(workers, threads)
     if device is not None and ":" in device:
         raise UserError(f"--device {device}: Ray gives every run a GPU of its own and calls it 0; write --device cuda")
     look = look or viewer()
@@ -63,16 +61,16 @@ def run(
 
 
 def train(folder: str, device: str | None, root: str | None, threads: int) -> dict[str, str]:
-    """The task: one run folder, wherever Ray put it."""
-    # Ray cancels by SIGINT's handler, which there is none of where the cluster was started in a shell's background
+    """The task: train one run folder, wherever Ray put it."""
+    # Ray cancels by SIGINT's handler, which is missing where the cluster was started in the background of a shell
     signal.signal(signal.SIGINT, signal.default_int_handler)
-    return One(folder, device, root, threads).train()
+    return RemoteRun(folder, device, root, threads).train()
 
 
 @contextmanager
 def cluster(workers: int | None, threads: int) -> Iterator[Any]:
-    """Ray, connected: as this process already is, or to RAY_ADDRESS, or to a cluster of its own on this machine's
-    cores, which ends with it."""
+    """Ray, connected: as this process already is, or to the cluster at RAY_ADDRESS, or to a cluster of its own on this
+    machine's cores, which ends with it."""
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # nothing is reported to anybody
     os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")  # no advice about a future version
     os.environ.setdefault("RAY_kill_child_processes_on_worker_exit", "0")  # they save and stop by themselves
@@ -99,7 +97,7 @@ def cluster(workers: int | None, threads: int) -> Iterator[Any]:
 
 
 def _share(ray: Any, device: str | None, workers: int | None) -> float:
-    """The part of a GPU for each run."""
+    """How many GPUs, or which part of one, a run takes."""
     total = ray.cluster_resources().get("GPU", 0.0)
     if device == "cpu" or (device is None and not total):
         return 0.0
@@ -110,15 +108,15 @@ def _share(ray: Any, device: str | None, workers: int | None) -> float:
 
 
 class _Flight:
-    """Tasks in the air, at most so many at a time."""
+    """Tasks that are submitted, at most so many at a time."""
 
     def __init__(self, ray: Any, task: Any, orders: tuple[Any, ...], jobs: Sequence[Job], most: int) -> None:
         self.ray, self.task, self.orders, self.jobs, self.most = ray, task, orders, jobs, most
         self.running: dict[Any, int] = {}
 
     def work(self, waiting: list[int], look: Viewer) -> dict[int, Outcome]:
-        """Everything, until it is done or somebody asks to stop."""
-        found: dict[int, Outcome] = {}
+        """Run the jobs with these numbers, until all are done or somebody asks to stop."""
+        outcomes: dict[int, Outcome] = {}
         cancelled = False
         with listening() as asked:
             while self.running or (waiting and not asked.number):
@@ -132,18 +130,17 @@ class _Flight:
                 look.look([self.jobs[i] for i in self.running.values()])
                 for reference in self.ray.wait(list(self.running), timeout=PAUSE)[0]:
                     i = self.running.pop(reference)
-                    found[i] = self._outcome(i, reference)
-                    look.ended(found[i])
+                    outcomes[i] = self._outcome(i, reference)
+                    look.ended(outcomes[i])
         if asked.number:
-            raise Interrupted([*found.values()], asked.number)
-        return found
+            raise Interrupted([*outcomes.values()], asked.number)
+        return outcomes
 
     def _outcome(self, i: int, reference: Any) -> Outcome:
         job = self.jobs[i]
         try:
-            answer = self.ray.get(reference)
-            return Outcome(job, cast(Fate, answer["fate"]), answer["message"])
+            return outcome(job, self.ray.get(reference))
         except self.ray.exceptions.TaskCancelledError:
             return Outcome(job, "stopped" if Run.open(job.path).result is None else "done")
-        except self.ray.exceptions.RayError as error:  # its processes or nodes died again and again, or our own defect
+        except self.ray.exceptions.RayError as error:  # its processes or nodes died every time, or a defect of ours
             return Outcome(job, "failed", f"{type(error).__name__}: {str(error).strip().splitlines()[-1]}")

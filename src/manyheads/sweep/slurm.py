@@ -2,17 +2,16 @@
 
     outcomes = run([Job(path, spec), ...], Path("runs/.slurm"), device="cuda", options={"partition": "gpu"})
 
-A job is given the path of a run folder and nothing else; it trains the folder in a worker process of its own. When
-Slurm says that its time is up, the run is saved and the job queued again; when a node dies, Slurm queues it again. This
-process may end at any time: the jobs stay, and the same call finds them. Folders have to be where all nodes see them.
-"""
+A job gets the path of a run folder and nothing else; it trains the folder in a worker process of its own. When its time
+is up, the run is saved and the job queued again; when a node dies, Slurm queues the job again. This process may end at
+any time: the jobs stay, and the same call finds them. All nodes have to see the folders."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 from manyheads.runs import Run
 from manyheads.runs.folder import LOCK
@@ -21,10 +20,9 @@ from manyheads.spec.files import dump, read_object, replace
 from manyheads.spec.lock import held
 from manyheads.train.early_end import listening
 
-from .job import Fate, Job, Outcome, Viewer, carry_out
+from .jobs import Job, Outcome, Viewer, carry_out, outcome, viewer
 from .local import Interrupted
-from .one import One
-from .view import viewer
+from .remote import RemoteRun, check
 
 NOTE = "job.json"  # in a run folder: which job trains it
 ARRAY = 1000  # jobs of an array; Slurm's own limit is 1001 unless a cluster changed it
@@ -32,9 +30,9 @@ MINUTES = 240  # of a job; one that needs more is queued again
 TIMES_UP = 100  # how often a job may be queued again because its time was up
 CLUSTERS = ("slurm", "local")
 PAUSE = 1.0  # seconds between two looks at the jobs
-LINGER = 60.0  # seconds after a run was stopped from outside, in which Slurm says what is to come
-GONE = ("UNKNOWN", "NO PROCESS AND NO RESULT")  # states of a job that nobody knows any more
-# what submitit calls the same on every cluster; anything else is Slurm's own
+LINGER = 60.0  # seconds to wait, after a run was stopped from outside, for Slurm's signal to this process
+GONE = ("UNKNOWN", "NO PROCESS AND NO RESULT")  # states of a job that is unknown by now
+# options that submitit names alike on every cluster; all others are Slurm's own
 SHARED = (
     "name",
     "timeout_min",
@@ -48,7 +46,7 @@ SHARED = (
 
 
 class Detached(Interrupted):
-    """This process was asked to stop; its jobs were not."""
+    """This process was asked to stop; its jobs continue."""
 
     def __init__(self, outcomes: list[Outcome], number: int, jobs: Sequence[str]) -> None:
         super().__init__(outcomes, number)
@@ -58,26 +56,26 @@ class Detached(Interrupted):
         )
 
 
-class Train:
-    """What a job calls. submitit calls `checkpoint` when it is told that the job's time is up, amidst `__call__`, and
-    queues the job again with what that returns."""
+class SlurmTask:
+    """What a job calls. When the job's time is up, submitit calls `checkpoint` in the middle of `__call__`, and queues
+    the job again with what that returns."""
 
     def __init__(self) -> None:
-        self.one: One | None = None
+        self.run: RemoteRun | None = None
 
     def __call__(self, folder: str, device: str | None, root: str | None, threads: int) -> dict[str, str]:
         """Train one run folder, wherever Slurm put it."""
-        self.one = One(folder, device, root, threads)
-        answer = self.one.train()
+        self.run = RemoteRun(folder, device, root, threads)
+        answer = self.run.train()
         if answer["fate"] == "stopped":
-            time.sleep(LINGER)  # Slurm signals every process of a job, and the worker was faster
+            time.sleep(LINGER)  # Slurm signals every process of a job; the worker was the first to hear
         return answer
 
     def checkpoint(self, *orders: Any) -> Any:
-        """Save, and say how to go on: by the same call."""
-        if self.one is not None:
-            self.one.stop()
-        return optional("submitit", "manyheads[slurm]").helpers.DelayedSubmission(Train(), *orders)
+        """Save, and have the job resume by the same call."""
+        if self.run is not None:
+            self.run.stop()
+        return optional("submitit", "manyheads[slurm]").helpers.DelayedSubmission(SlurmTask(), *orders)
 
 
 def run(
@@ -96,9 +94,8 @@ def run(
 
     submitit keeps its files in `folder`. At most `workers` jobs run at a time, if it is given. `options` are Slurm's,
     as submitit names them: partition, account, timeout_min, mem_gb, gpus_per_node, ... `cluster` "local" is this
-    machine instead. Asked to stop, it leaves the jobs where they are and raises `Detached`."""
-    if threads < 1 or (workers is not None and workers < 1):
-        raise UserError(f"{workers} workers of {threads} threads; write 1 or more of each")
+    machine instead. When it is asked to stop, it leaves the jobs to Slurm and raises `Detached`."""
+    check(workers, threads)
     if cluster not in CLUSTERS:
         raise UserError(f"cluster {cluster}: write slurm, or local to try it on this machine without Slurm")
     executor = _executor(folder, cluster, workers, device, threads, dict(options or {}))
@@ -111,23 +108,23 @@ def run(
 
 
 def _executor(folder: Path, cluster: str, workers: int | None, device: str | None, threads: int, options: Any) -> Any:
-    """submitit's, with everything told to it."""
+    """submitit's executor with all options."""
     submitit = optional("submitit", "manyheads[slurm]")
-    given: dict[str, Any] = {"name": "manyheads", "timeout_min": MINUTES, "cpus_per_task": threads}
+    parameters: dict[str, Any] = {"name": "manyheads", "timeout_min": MINUTES, "cpus_per_task": threads}
     if device is not None and device.startswith("cuda"):
-        given["gpus_per_node"] = 1
+        parameters["gpus_per_node"] = 1
     if workers is not None:
-        given["slurm_array_parallelism"] = workers
-    given |= {name if name in SHARED else f"slurm_{name}": value for name, value in options.items()}
+        parameters["slurm_array_parallelism"] = workers
+    parameters |= {name if name in SHARED else f"slurm_{name}": value for name, value in options.items()}
     try:
         executor = submitit.AutoExecutor(folder, cluster=cluster, **{f"{cluster}_max_num_timeout": TIMES_UP})
-        executor.update_parameters(**given)
+        executor.update_parameters(**parameters)
     except RuntimeError as error:
         raise UserError(
             f"there is no Slurm on this machine ({error}); call this where sbatch works, or write --executor processes"
         ) from error
     except (AssertionError, NameError, TypeError, ValueError) as error:
-        raise UserError(f"Slurm's options {given} are not submitit's: {str(error).splitlines()[0]}") from error
+        raise UserError(f"Slurm's options {parameters} are not submitit's: {str(error).splitlines()[0]}") from error
     return executor
 
 
@@ -142,10 +139,10 @@ class _Queue:
         self.queued: dict[int, Any] = {}
 
     def work(self, waiting: list[int], look: Viewer) -> dict[int, Outcome]:
-        """Everything, until it is done or somebody asks to stop."""
-        found: dict[int, Outcome] = {}
+        """Run the jobs with these numbers, until all are done or somebody asks to stop."""
+        outcomes: dict[int, Outcome] = {}
         for i in list(waiting):
-            job = self._known(self.jobs[i])
+            job = self._submitted(self.jobs[i])
             if job is not None:
                 self.queued[i] = job
                 waiting.remove(i)
@@ -155,41 +152,41 @@ class _Queue:
                     self._submit([waiting.pop(0) for _ in range(min(len(waiting), self.most - len(self.queued)))])
                 look.look([job for i in self.queued if held((job := self.jobs[i]).path / LOCK)])
                 for i in [i for i, job in self.queued.items() if job.done()]:
-                    found[i] = _outcome(self.jobs[i], self.queued.pop(i))
-                    look.ended(found[i])
+                    outcomes[i] = _outcome(self.jobs[i], self.queued.pop(i))
+                    look.ended(outcomes[i])
                 if self.queued:
                     time.sleep(PAUSE)
         if asked.number:
-            raise Detached([*found.values()], asked.number, [job.job_id for job in self.queued.values()])
-        return found
+            raise Detached([*outcomes.values()], asked.number, [job.job_id for job in self.queued.values()])
+        return outcomes
 
     def _submit(self, numbers: list[int]) -> None:
-        """Queue these, and note in each folder by which job."""
+        """Queue these runs, and note in each folder which job trains it."""
         with self.executor.batch():
-            submitted = [self.executor.submit(Train(), str(self.jobs[i].path.resolve()), *self.orders) for i in numbers]
+            submitted = [
+                self.executor.submit(SlurmTask(), str(self.jobs[i].path.resolve()), *self.orders) for i in numbers
+            ]
         for i, job in zip(numbers, submitted, strict=True):
             note = {"schema": 1, "cluster": self.cluster, "folder": str(self.folder.resolve()), "job": job.job_id}
             replace(self.jobs[i].path / NOTE, dump(note))
             self.queued[i] = job
 
-    def _known(self, job: Job) -> Any:
-        """The job that an earlier call submitted for this run and that has still to end, if there is one."""
+    def _submitted(self, job: Job) -> Any:
+        """The job that an earlier call submitted for this run, if it has not ended."""
         note = read_object(job.path / NOTE)
         if note is None or note.get("cluster") != self.cluster:
             return None
         submitit = optional("submitit", "manyheads[slurm]")
         kind = submitit.LocalJob if self.cluster == "local" else submitit.SlurmJob
-        known = kind(folder=note["folder"], job_id=note["job"])
-        return None if known.state in GONE or known.done() else known
+        submitted = kind(folder=note["folder"], job_id=note["job"])
+        return None if submitted.state in GONE or submitted.done() else submitted
 
 
 def _outcome(job: Job, submitted: Any) -> Outcome:
-    """What became of a job that is over: what it answered, or, where it ended without a word, what its folder says."""
+    """What became of a job that has ended, by its answer; where there is none, by its folder."""
     if Run.open(job.path).result is not None:
         return Outcome(job, "done")
-    wrong = submitted.exception()
-    if wrong is None:
-        answer = submitted.result()
-        return Outcome(job, cast(Fate, answer["fate"]), answer["message"])
+    if submitted.exception() is None:
+        return outcome(job, submitted.result())
     where = f"job {submitted.job_id} ended without an answer ({submitted.state}); see {submitted.paths.stderr}"
     return Outcome(job, "stopped" if Run.open(job.path).state == "stopped" else "failed", where)

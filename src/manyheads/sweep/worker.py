@@ -1,27 +1,106 @@
-"""A worker process, `python -m manyheads.sweep.worker`: trains the run folders it is told to, one after another.
+"""A worker process: the program, `python -m manyheads.sweep.worker`, and `Worker`, the handle of the process that started
+it.
 
-It reads one JSON object a line from its standard input, {"folder": ..., "device": ..., "root": ...}, and answers each
-with one line on its standard output, {"fate": "done" | "failed" | "stopped", "message": ...}. What a run prints goes to
-log.txt in its folder. When the input ends, because the parent closed it or died, a run in progress saves and stops; so
-it does at SIGTERM, and at SIGUSR1 and SIGUSR2, by which schedulers tell that a job's time is up."""
+The program trains the run folders it is given, one after another. It reads one JSON object a line from its standard
+input, {"folder": ..., "device": ..., "root": ...}, and answers each with one line on its standard output, {"fate":
+"done" | "failed" | "stopped", "message": ...}. What a run prints goes to log.txt in its folder. A run in progress saves
+and stops when the input ends, because the parent closed it or died, at SIGTERM, and at SIGUSR1 and SIGUSR2, by which
+schedulers announce the end of a job's time."""
 
 from __future__ import annotations
 
 import json
 import os
 import queue
+import select
 import signal
+import subprocess
 import sys
 import threading
 import traceback
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 LOG = "log.txt"
+TRIES = 2  # of a run whose worker died: the second resumes from the last checkpoint
+
+
+def thread_settings(threads: int) -> dict[str, str]:
+    """The environment variables that give a process so many threads on the CPU."""
+    return {name: str(threads) for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS")}
+
+
+class Worker:
+    """A worker process as its parent sees it. It saves and stops when this process closes its input or dies."""
+
+    def __init__(self, threads: int, beside: int = 1) -> None:
+        """It computes with `threads` threads; `beside` workers share the cores when they compile."""
+        environment = os.environ | thread_settings(threads)
+        environment.setdefault("TORCHINDUCTOR_COMPILE_THREADS", str(max(threads, (os.cpu_count() or 1) // beside)))
+        # its own session: a terminal's Ctrl-C reaches the parent alone, which then asks its workers
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "manyheads.sweep.worker"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            env=environment,
+            start_new_session=True,
+        )
+        assert self.process.stdin is not None
+        assert self.process.stdout is not None
+        self._orders, self._answers = self.process.stdin, self.process.stdout
+
+    @property
+    def dead(self) -> bool:
+        """Whether the process has ended."""
+        return self.process.poll() is not None
+
+    def give(self, folder: Path | str, device: str | None, root: Path | str | None) -> None:
+        """Order it to train a run folder, with its data below `root`."""
+        order = {"folder": str(folder), "device": device, "root": None if root is None else str(root)}
+        with suppress(BrokenPipeError):  # the process is dead, and there will be no answer
+            self._orders.write(json.dumps(order) + "\n")
+            self._orders.flush()
+
+    def answered(self, seconds: float) -> bool:
+        """Wait so long for an answer or the end of the process; whether there was one of the two."""
+        return bool(select.select([self._answers], [], [], seconds)[0])
+
+    def answer(self) -> dict[str, str] | None:
+        """What became of the run; None where the process died without an answer."""
+        line = self._answers.readline()
+        if not line:
+            self.process.wait()
+            return None
+        answer: dict[str, str] = json.loads(line)
+        if answer["fate"] == "stopped":  # somebody stopped the worker itself, which ends after its answer
+            self.process.wait()
+        return answer
+
+    def death(self) -> str:
+        """How the process ended, in words."""
+        code = self.process.wait()
+        return f"was killed by {signal.Signals(-code).name}" if code < 0 else f"ended with code {code}"
+
+    def stop(self) -> None:
+        """Ask it to save and stop."""
+        self.process.terminate()
+
+    def kill(self) -> None:
+        """End it at once."""
+        self.process.kill()
+
+    def dismiss(self) -> None:
+        """Close its input, upon which the process ends, and wait until it has."""
+        with suppress(BrokenPipeError):
+            self._orders.close()
+        self.process.wait()
+        self._answers.close()
 
 
 def main() -> None:
-    """Serve until the input ends."""
+    """Obey orders until the input ends."""
     for number in (signal.SIGUSR1, signal.SIGUSR2):
         signal.signal(number, lambda *_: signal.raise_signal(signal.SIGTERM))
     answers = os.fdopen(os.dup(1), "w", buffering=1)
@@ -32,7 +111,7 @@ def main() -> None:
         for line in sys.stdin:
             orders.put(json.loads(line))
         orders.put(None)
-        if busy.is_set():  # nobody waits for this run any more: it stops as if asked to
+        if busy.is_set():  # nobody waits for this run any more: it stops as if it was asked to
             os.kill(os.getpid(), signal.SIGTERM)
 
     threading.Thread(target=read, daemon=True).start()
@@ -49,7 +128,7 @@ def main() -> None:
 
 
 def obey(order: dict[str, Any]) -> dict[str, str]:
-    """Train one run folder, its words in its own log."""
+    """Train one run folder; from here on, what this process prints goes to the log in it."""
     log = os.open(Path(order["folder"]) / LOG, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o666)
     os.dup2(log, 1)
     os.dup2(log, 2)
@@ -70,7 +149,7 @@ def obey(order: dict[str, Any]) -> dict[str, str]:
     except UserError as error:
         print(error, file=sys.stderr, flush=True)
         return {"fate": "failed", "message": str(error)}
-    except Exception as error:  # a defect of ours or of a library: the other runs go on, the log has the traceback
+    except Exception as error:  # a defect of ours or of a library: the traceback is in the log, and other runs continue
         traceback.print_exc()
         sys.stderr.flush()
         return {"fate": "failed", "message": f"{type(error).__name__}: {error}"}

@@ -1,7 +1,7 @@
-"""One run, trained in a worker process from wherever a scheduler put this process: a Ray task, a Slurm job.
+"""What a Ray task and a Slurm job do alike: train one run in a worker process, wherever the scheduler put them.
 
-Only the folder's path travels there. Whoever comes second to a folder waits: the worker of a scheduler's process that
-was killed is still saving, or the same run was submitted twice."""
+Only the path of the run folder travels there. Whoever comes to a folder that is in use waits: the worker of a
+scheduler's process that was killed may still be saving, or the same run was submitted twice."""
 
 from __future__ import annotations
 
@@ -10,17 +10,16 @@ import time
 from manyheads.runs import Run
 from manyheads.spec.errors import UserError
 
-from .child import Child
-from .job import LOOK, wait_for_others
-from .local import TRIES
+from .jobs import LOOK, wait_for_others
+from .worker import TRIES, Worker
 
 
-class One:
+class RemoteRun:
     """The training of one run folder. `stop` may be called from a signal handler while `train` waits."""
 
     def __init__(self, folder: str, device: str | None, root: str | None, threads: int) -> None:
         self.folder, self.device, self.root, self.threads = folder, device, root, threads
-        self.child: Child | None = None
+        self.worker: Worker | None = None
         self.asked = False
 
     def train(self) -> dict[str, str]:
@@ -33,39 +32,45 @@ class One:
                 if self.asked:
                     return {"fate": "stopped", "message": ""}
                 answer = self._try()
-                # a run that failed has let go of its folder: if it is held, somebody else was faster
+                # a run that failed has released its folder: if it is locked, another process was faster
                 if answer["fate"] != "failed" or Run.open(self.folder).state != "running":
                     return answer
         except UserError as error:  # the folder was damaged meanwhile
             return {"fate": "failed", "message": str(error)}
 
     def stop(self) -> None:
-        """Have the run saved and stopped; returns when it is. It asks the folder and not the process, for which the
-        interrupted program may be waiting already."""
+        """Have the run save and stop; returns when it has. It looks at the folder and not at the process, for which the
+        interrupted code may be waiting already."""
         self.asked = True
-        if self.child is not None:
-            self.child.stop()
+        if self.worker is not None:
+            self.worker.stop()
             while Run.open(self.folder).state == "running":
                 time.sleep(LOOK)
 
     def _try(self) -> dict[str, str]:
-        """A worker process, replaced when it dies: it goes on from the last checkpoint."""
+        """Train in a worker process. One that dies is replaced, and the run resumes from its last checkpoint."""
         death = ""
         for _ in range(TRIES):
-            self.child = child = Child(self.threads)
+            self.worker = worker = Worker(self.threads)
             try:
-                child.give(self.folder, self.device, self.root)
-                while not child.answered(LOOK):
+                worker.give(self.folder, self.device, self.root)
+                while not worker.answered(LOOK):
                     pass
-                answer = child.answer()
+                answer = worker.answer()
                 if answer is not None:
                     return answer
-                death = child.death()
+                death = worker.death()
             except KeyboardInterrupt:  # how Ray cancels a task
                 self.stop()
                 raise
             finally:
-                child.dismiss()
+                worker.dismiss()
             if self.asked:
                 return {"fate": "stopped", "message": ""}
         return {"fate": "failed", "message": f"its process {death} {TRIES} times; see {self.folder}/log.txt"}
+
+
+def check(workers: int | None, threads: int) -> None:
+    """Refuse numbers that no cluster can have."""
+    if threads < 1 or (workers is not None and workers < 1):
+        raise UserError(f"{workers} workers of {threads} threads; write 1 or more of each")
