@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from manyheads.runs import Run
-from tests.runs.made import done, on_small_disk, spec, start
+from tests.runs.examples import done, on_small_disk, spec, start
 
 # Forks a writer again and again and kills the n-th of its system calls that change the disk, half of a write done.
 KILL = """

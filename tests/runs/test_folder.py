@@ -8,7 +8,7 @@ import time
 from pathlib import Path
 
 from manyheads.runs import Run, find
-from tests.runs.made import done, powerless, spec, start
+from tests.runs.examples import done, powerless, spec, start
 
 
 def test_all_kinds_are_listed_and_nothing_raises(tmp_path: Path) -> None:

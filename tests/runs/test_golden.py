@@ -12,7 +12,7 @@ from manyheads.runs import Run, find
 from manyheads.runs import run as writer
 from manyheads.spec import files
 from manyheads.spec import run as specs
-from tests.runs.made import spec
+from tests.runs.examples import spec
 
 GOLDEN = Path(__file__).parent / "golden"
 SCHEMAS = sorted(path.name for path in GOLDEN.iterdir())

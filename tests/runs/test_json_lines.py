@@ -15,7 +15,7 @@ from manyheads.runs import JsonLines, Run
 from manyheads.runs.json_lines import BLOCK
 from manyheads.spec.errors import UserError
 from manyheads.spec.values import line
-from tests.runs.made import spec
+from tests.runs.examples import spec
 
 
 @pytest.fixture

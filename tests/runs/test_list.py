@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from manyheads.runs import Run
-from tests.runs.made import ROOT, spec
+from tests.runs.examples import ROOT, spec
 
 LIST = f"""
 import sys, typer

@@ -13,7 +13,7 @@ import pytest
 
 from manyheads.runs import Busy, Run
 from manyheads.spec.errors import UserError
-from tests.runs.made import done, spec, start
+from tests.runs.examples import done, spec, start
 
 HOLD = """
 run = Run.open(folder)

@@ -14,7 +14,7 @@ from manyheads.arch import zoo
 from manyheads.runs import RunSpec
 from manyheads.spec import files
 from manyheads.spec.errors import UserError
-from tests.runs.made import spec
+from tests.runs.examples import spec
 
 values = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),

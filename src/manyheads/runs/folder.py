@@ -16,7 +16,6 @@ from manyheads.spec.run import RunSpec
 
 SPEC, STATUS, RESULT, LOCK = "spec.json", "status.json", "result.json", "lock"
 WORK = ("metrics.jsonl", "spectra.jsonl", "timings.jsonl", "checkpoint", "model")  # a run has begun once it has one
-
 TRACES = frozenset({LOCK, STATUS, RESULT, *(name for name in WORK if name.endswith(".jsonl"))})
 
 

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from manyheads.spec.errors import UserError
 
-from .budget import TrainingBudget
-
 if TYPE_CHECKING:
     from rich.progress import Progress, ProgressColumn
+
+    from .budget import TrainingBudget
 
 Style = Literal["auto", "bar", "lines", "none"]
 LINE_EVERY = 5.0  # seconds between two plain lines
@@ -72,7 +72,7 @@ class LogLines(Silent):
 
 
 def bars(*, elapsed: bool = False, transient: bool = False) -> Progress:
-    """Progress bars on stderr, each a task with a field `text` that is shown behind it."""
+    """Progress bars on stderr for training and sweeps. Each task has a field `text`, which is shown behind its bar."""
     from rich import progress as p
     from rich.console import Console
 

@@ -21,7 +21,7 @@ sys.path[:0] = [{str(ROOT / "src")!r}, {str(ROOT)!r}]
 from pathlib import Path
 from manyheads.spec.errors import UserError
 from manyheads.runs import *
-from tests.runs.made import spec
+from tests.runs.examples import spec
 folder = Path(sys.argv[1])
 """
 
