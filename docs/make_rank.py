@@ -26,7 +26,7 @@ from manyheads.experiments.rank_heads import RANK_FIG1
 from manyheads.experiments.registry import EXPERIMENTS, RANK
 from manyheads.experiments.statistics import mean, spread
 from manyheads.models.store import load
-from manyheads.report.gather import gather
+from manyheads.report.read_runs import read_runs
 from manyheads.tasks import from_dict
 
 HERE = Path(__file__).parent
@@ -46,12 +46,12 @@ Arms = dict[str, dict[str, Any]]
 def record(root: Path, scale: str) -> dict[str, Any]:
     """Every arm of every rank experiment at `scale`, seed by seed."""
     found: dict[str, Any] = {}
-    for section in gather(root, {name: EXPERIMENTS[name] for name in RANK}).sections:
+    for section in read_runs(root, {name: EXPERIMENTS[name] for name in RANK}).sections:
         if section.scale != scale or section.experiment is None:
             continue
         arms: Arms = {}
         for arm in section.arms:
-            spec = arm.runs[0].found.spec
+            spec = arm.runs[0].folder.spec
             assert spec is not None
             arms[arm.name] = {
                 "depth": depths(arm.arch)[0],

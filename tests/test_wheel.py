@@ -26,6 +26,11 @@ DATA = {  # every file in the wheel that is neither Python nor metadata
     "manyheads/data/text/stories/train/shard-000000.bin.xz",
     "manyheads/data/text/stories/valid/manifest.json",
     "manyheads/data/text/stories/valid/shard-000000.bin.xz",
+    "manyheads/report/explorer.js",
+    "manyheads/report/explorer_rules.js",
+    "manyheads/report/figure.css",
+    "manyheads/report/page.css",
+    "manyheads/report/page.js",
 }
 
 

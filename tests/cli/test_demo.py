@@ -45,7 +45,7 @@ def test_it_prints_the_table_the_verdict_and_the_page(demonstrated: Demonstrated
         assert "…" not in row, "the table is cut in a terminal of 80 columns"
         assert " k " in row
         assert "%" in row
-    assert "2 seeds an arm allow hardly any claim" in done.stdout
+    assert "2 seeds per arm allow hardly any claim" in done.stdout
     assert "lean against depth_only: top1" in done.stdout
     assert lines[-1] == "page: runs/demo.html"
     assert "<svg" in (folder / "runs" / "demo.html").read_text()

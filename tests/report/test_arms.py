@@ -12,9 +12,9 @@ import pytest
 
 from manyheads.arch.count import params
 from manyheads.experiments.registry import EXPERIMENTS
-from manyheads.report.gather import Section, gather
-from manyheads.report.section import arms_table
-from manyheads.report.summary import table, terms
+from manyheads.report.read_runs import Section, read_runs
+from manyheads.report.section_html import arms_table
+from manyheads.report.section_summary import table, terms
 from manyheads.report.tables import csv_rows
 from manyheads.spec.experiment import folder, specs
 
@@ -31,7 +31,7 @@ def section(root: Path, result: dict[str, Any], task: dict[str, Any]) -> Section
     written = json.loads((path / "result.json").read_text())
     written["result"] |= result
     (path / "result.json").write_text(json.dumps(written))
-    return gather(root, {"demo": FOUR}).sections[0]
+    return read_runs(root, {"demo": FOUR}).sections[0]
 
 
 @pytest.mark.parametrize(
@@ -64,7 +64,7 @@ def test_the_number_of_held_out_samples_is_among_the_terms(tmp_path: Path) -> No
 
 def test_language_models_have_the_parameters_of_their_layers_beside_the_total(tmp_path: Path) -> None:
     quick(tmp_path, EXPERIMENTS["table2"], "smoke", lambda spec: 0.5)
-    found = gather(tmp_path, EXPERIMENTS).sections[0]
+    found = read_runs(tmp_path, EXPERIMENTS).sections[0]
     heads, *rows = csv_rows(arms_table(found))
     assert heads.index("non-embedding") == heads.index("parameters") + 1
     for arm, row in zip(found.arms, rows, strict=True):
@@ -81,7 +81,7 @@ def test_what_an_arm_is_comes_before_many_kinds_of_kappa(tmp_path: Path) -> None
     assert heads.index("kappa") < heads.index("seeds")
     path = found.runs[0].path / "spectra.jsonl"
     path.write_text(path.read_text() + path.read_text().replace("softmax", "window"))
-    heads = list(table(gather(tmp_path, {"demo": FOUR}).sections[0])[0])
+    heads = list(table(read_runs(tmp_path, {"demo": FOUR}).sections[0])[0])
     assert heads[heads.index("seeds") + 1 :][:4] == [
         "kappa, softmax",
         "Gaussian, softmax",

@@ -19,10 +19,10 @@ import pytest
 from manyheads.arch.count import forward_flops, params, training_bytes
 from manyheads.conditioning.theory import gaussian_log_kappa
 from manyheads.experiments.registry import EXPERIMENTS
-from manyheads.report.gather import gather
-from manyheads.report.ledger import claims_table, ledger
+from manyheads.report.claims_table import claims_table, evidence
 from manyheads.report.page import write
-from manyheads.report.section import arms_table
+from manyheads.report.read_runs import read_runs
+from manyheads.report.section_html import arms_table
 from manyheads.report.tables import csv_rows
 from manyheads.spec.arch import editable
 
@@ -181,10 +181,10 @@ def test_a_legend_singles_out_one_arm(browser: Browser, page: Path) -> None:
 def test_a_table_is_saved_as_the_same_csv_as_python_writes(browser: Browser, page: Path) -> None:
     browser.open(page)
     text = browser.run(f"return csv({HEAD}.closest('table'))")
-    sections = gather(page.parent / "runs", BOTH).sections
+    sections = read_runs(page.parent / "runs", BOTH).sections
     assert list(csv.reader(io.StringIO(text))) == csv_rows(arms_table(sections[0]))
     claims = browser.run("return csv(document.querySelector('.cards table'))")
-    assert list(csv.reader(io.StringIO(claims))) == csv_rows(claims_table(ledger(sections)))
+    assert list(csv.reader(io.StringIO(claims))) == csv_rows(claims_table(evidence(sections)))
 
 
 def test_figures_are_saved_as_svg_and_png_with_title_and_legend(browser: Browser, page: Path) -> None:

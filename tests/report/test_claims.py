@@ -10,12 +10,20 @@ import pytest
 
 from manyheads.experiments.claims import CLAIMS
 from manyheads.experiments.registry import EXPERIMENTS
-from manyheads.report.gather import Section, gather
-from manyheads.report.judged import verdicts
-from manyheads.report.ledger import PRINTED, claims_table, evidence_table, ledger, tally, unspoken
-from manyheads.report.measured import by_kind
-from manyheads.report.strip import strip, wanted
-from manyheads.report.summary import conclusion, terms
+from manyheads.report.claims_table import (
+    PRINTED,
+    claims_table,
+    claims_without_runs,
+    evidence,
+    evidence_table,
+    expected_side,
+    strip,
+    tally,
+)
+from manyheads.report.read_runs import Section, read_runs
+from manyheads.report.run_measurements import by_kind
+from manyheads.report.section_summary import conclusion, terms
+from manyheads.report.section_verdicts import verdicts
 from manyheads.report.tables import csv_rows
 from manyheads.spec.experiment import Comparison, Experiment
 
@@ -27,13 +35,13 @@ def sections(tmp_path: Path, *scales: str, known: dict[str, Experiment] = KNOWN)
     """Sections of a made-up comparison."""
     for scale in scales:
         comparison(tmp_path, known["demo"], scale, TOP1)
-    return gather(tmp_path, known).sections
+    return read_runs(tmp_path, known).sections
 
 
 def test_every_claim_is_either_spoken_of_or_listed_with_what_would_decide_it(tmp_path: Path) -> None:
-    entries = ledger(sections(tmp_path, "small"))
-    rest = unspoken(entries, EXPERIMENTS)
-    spoken = {entry.item.pair.claim for entry in entries}
+    rows = evidence(sections(tmp_path, "small"))
+    rest = claims_without_runs(rows, EXPERIMENTS)
+    spoken = {row.claim for row in rows}
     assert spoken == {"L9", "M1", "M2", "L4"}
     assert spoken | {row[0].text for row in rest.rows} == set(CLAIMS)
     decided = {row[0].text: row[-1].text for row in rest.rows}
@@ -44,7 +52,7 @@ def test_every_claim_is_either_spoken_of_or_listed_with_what_would_decide_it(tmp
 def test_a_row_has_effect_interval_printed_effect_basis_seeds_and_verdict(tmp_path: Path) -> None:
     pairs = (replace(FOUR.comparisons[0], printed=0.003), *FOUR.comparisons[1:])
     known = {"demo": replace(FOUR, comparisons=pairs)}
-    table = evidence_table(ledger(sections(tmp_path, "small", known=known)))
+    table = evidence_table(evidence(sections(tmp_path, "small", known=known)))
     rows = {row[0].text: dict(zip(table.heads, row, strict=True)) for row in table.rows}
     row = rows["L9"]
     assert row["verdict"].text == "small: holds"
@@ -60,14 +68,12 @@ def test_a_row_has_effect_interval_printed_effect_basis_seeds_and_verdict(tmp_pa
 
 
 def test_scales_stand_apart_and_smoke_claims_nothing(tmp_path: Path) -> None:
-    entries = ledger(sections(tmp_path, "smoke", "small"))
-    words = [
-        (entry.section.scale, row[2].text) for entry, row in zip(entries, evidence_table(entries).rows, strict=True)
-    ]
+    rows = evidence(sections(tmp_path, "smoke", "small"))
+    words = [(row.section.scale, cells[2].text) for row, cells in zip(rows, evidence_table(rows).rows, strict=True)]
     assert [scale for scale, _ in words] == ["small", "smoke"] * 4
     assert {word for scale, word in words if scale == "smoke"} == {"smoke: claims nothing"}
-    assert tally(entries) == (
-        "8 comparisons speak of 4 of 27 claims. At scale small: holds 3, within noise 1. At scale "
+    assert tally(rows) == (
+        "8 comparisons are about 4 of 27 claims. At scale small: holds 3, within noise 1. At scale "
         "smoke, which claims nothing: 4."
     )
 
@@ -75,17 +81,17 @@ def test_scales_stand_apart_and_smoke_claims_nothing(tmp_path: Path) -> None:
 def test_a_claim_has_one_row_with_what_each_scale_found(tmp_path: Path) -> None:
     """The laptop's verdicts stand between those of small and smoke, and say so."""
     known = {"demo": replace(FOUR, settings=dict(FOUR.settings) | {"laptop": FOUR.setting("small")})}
-    found = sections(tmp_path, "smoke", "small", "laptop", known=known)
-    assert [section.scale for section in found] == ["small", "laptop", "smoke"]
-    table = claims_table(ledger(found))
+    by_scale = sections(tmp_path, "smoke", "small", "laptop", known=known)
+    assert [section.scale for section in by_scale] == ["small", "laptop", "smoke"]
+    table = claims_table(evidence(by_scale))
     rows = {row[0].text: row for row in table.rows}
     assert list(rows) == ["L4", "L9", "M1", "M2"]
     assert rows["L9"][2].text == "small: holds; laptop: holds; smoke: claims nothing"
     assert [part.kind for part in rows["M2"][2].parts] == ["noise", "noise", "smoke"]
     assert [part.href for part in rows["M2"][-1].parts] == ["#s0", "#s1", "#s2"]
-    assert "At scale small: holds 3, within noise 1. At scale laptop: holds 3" in tally(ledger(found))
-    assert "lean against original: holds at scale laptop (L9" in " ".join(conclusion(found[1]))
-    assert terms(found[1]).startswith("scale laptop: reduced sizes")
+    assert "At scale small: holds 3, within noise 1. At scale laptop: holds 3" in tally(evidence(by_scale))
+    assert "lean against original: holds at scale laptop (L9" in " ".join(conclusion(by_scale[1]))
+    assert terms(by_scale[1]).startswith("scale laptop: reduced sizes")
 
 
 def test_comparisons_that_came_out_alike_are_counted_and_others_stand_beside_them(tmp_path: Path) -> None:
@@ -95,7 +101,7 @@ def test_comparisons_that_came_out_alike_are_counted_and_others_stand_beside_the
         Comparison("depth_only", "original", "no_loss", 0.01, claim="L9"),
     )
     known = {"demo": replace(FOUR, comparisons=pairs)}
-    rows = {row[0].text: row[2].text for row in claims_table(ledger(sections(tmp_path, "small", known=known))).rows}
+    rows = {row[0].text: row[2].text for row in claims_table(evidence(sections(tmp_path, "small", known=known))).rows}
     assert rows["L9"] == "small: holds x2; small: does not hold"
 
 
@@ -114,15 +120,15 @@ def test_the_shaded_side_is_where_the_claim_holds(
 ) -> None:
     item = verdicts(sections(tmp_path, "small")[0])[0]
     other = replace(item, pair=Comparison("lean", "original", expect, margin), better=better)  # type: ignore[arg-type]
-    assert wanted(other) == sides
+    assert expected_side(other) == sides
     assert strip(other).count('class="wanted"') == len(sides)
 
 
 def test_an_effect_of_one_seed_has_no_interval(tmp_path: Path) -> None:
     one = replace(FOUR, settings={"small": replace(FOUR.setting("small"), seeds=(0,))})
     quick(tmp_path, one, "small", lambda spec: 0.5)
-    entries = ledger(gather(tmp_path, {"demo": one}).sections)
-    row = evidence_table(entries).rows[0]
+    rows = evidence(read_runs(tmp_path, {"demo": one}).sections)
+    row = evidence_table(rows).rows[0]
     assert row[3].text.endswith("(one seed)")
     assert dict(row[3].more) == {}
     assert 'class="mean"' in row[3].drawn

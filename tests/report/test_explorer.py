@@ -14,8 +14,7 @@ from manyheads.arch import zoo
 from manyheads.arch.count import forward_flops, head_layers, kv_bytes, params, training_bytes
 from manyheads.arch.families import nearest_neighbor
 from manyheads.arch.redesign import at_image, policy_of, redesign
-from manyheads.report.explorer import MODELS, Dial, dials, models, presets
-from manyheads.report.explorer_rules import pure
+from manyheads.report.explorer import MODELS, Dial, dials, presets, rules
 from manyheads.spec.arch import Arch, attentions, editable
 
 NODE = shutil.which("node")
@@ -26,7 +25,7 @@ CASES = 40
 
 def javascript(script: str, *names: str) -> Any:
     """What a script that ends in an expression gives, with the page's own code before it."""
-    body = f"{pure(models(names))}\nprocess.stdout.write(JSON.stringify((() => {{{script}}})()));"
+    body = f"{rules(names)}\nprocess.stdout.write(JSON.stringify((() => {{{script}}})()));"
     assert NODE is not None
     return json.loads(subprocess.run([NODE, "-"], input=body, capture_output=True, text=True, check=True).stdout)
 

@@ -15,13 +15,13 @@ from manyheads.arch.families import vit
 from manyheads.arch.redesign import redesign
 from manyheads.experiments.demo import DEMO
 from manyheads.experiments.registry import EXPERIMENTS
-from manyheads.report.assets import drawable
-from manyheads.report.factors import sweep
+from manyheads.report.arms_grid import arms_grid
+from manyheads.report.chart import Axis, log_ticks, ticks
 from manyheads.report.figures import figures
-from manyheads.report.gather import Section, gather
 from manyheads.report.page import write
-from manyheads.report.scale import Axis, log_ticks, ticks
-from manyheads.report.section import figure_name
+from manyheads.report.page_files import drawable
+from manyheads.report.read_runs import Section, read_runs
+from manyheads.report.section_html import figure_name
 from manyheads.spec.experiment import Arm, Comparison, Experiment
 
 from .made import quick
@@ -50,7 +50,7 @@ def grid(**printed: float) -> Experiment:
 def made(root: Path, experiment: Experiment, top1: float = 0.5) -> Section:
     """The section of an experiment whose accuracy grows with its heads."""
     quick(root, experiment, "small", lambda spec: top1 + 0.01 * spec.seed + 0.02 * _heads(spec.label["arm"]))
-    return gather(root, {experiment.name: experiment}).sections[0]
+    return read_runs(root, {experiment.name: experiment}).sections[0]
 
 
 def _heads(name: str) -> int:
@@ -58,7 +58,7 @@ def _heads(name: str) -> int:
 
 
 def test_the_axis_is_what_has_the_most_values_and_the_rest_names_the_lines(tmp_path: Path) -> None:
-    found = sweep(made(tmp_path, grid()).arms)
+    found = arms_grid(made(tmp_path, grid()).arms)
     assert found is not None
     assert (found.x, found.names) == ("heads", ["depth 4", "depth 2"])
     assert found.places["L2_h8"] == 8
@@ -81,7 +81,7 @@ def test_it_is_found_in_experiments_that_say_nothing_of_it(
     tmp_path: Path, name: str, scale: str, x: str | None, lines: list[str]
 ) -> None:
     quick(tmp_path, EXPERIMENTS[name], scale, lambda spec: 0.5)
-    found = sweep(gather(tmp_path, EXPERIMENTS).sections[0].arms)
+    found = arms_grid(read_runs(tmp_path, EXPERIMENTS).sections[0].arms)
     assert (found.x if found else None) == x
     assert (found.names if found else []) == lines
 
@@ -115,7 +115,7 @@ def test_names_are_written_beside_marks_only_where_none_would_cover_another(tmp_
         experiment = replace(grid(), settings={"small": replace(setting, arms=tuple(arms))}, comparisons=())
         root = tmp_path / str(len(arms))
         quick(root, experiment, "small", lambda spec: 0.5)
-        found = {figure.chart.title: figure for figure in figures(gather(root, {"grid": experiment}).sections[0])}
+        found = {figure.chart.title: figure for figure in figures(read_runs(root, {"grid": experiment}).sections[0])}
         dots = found["top1 against parameters"].chart.dots
         assert {dot.label for dot in dots if not dot.faint} == labels
 
@@ -126,7 +126,7 @@ def test_figures_of_several_kinds_of_attention_have_names_of_their_own(tmp_path:
     for run in section.runs:
         text = (run.path / "spectra.jsonl").read_text().replace('"head_correlation": null', '"head_correlation": 0.25')
         (run.path / "spectra.jsonl").write_text(text + text.replace("softmax", "window"))
-    found = figures(gather(tmp_path, {"grid": grid()}).sections[0])
+    found = figures(read_runs(tmp_path, {"grid": grid()}).sections[0])
     titles = [figure.chart.title for figure in found]
     assert {"head correlation, softmax over steps", "head correlation, window over steps"} <= set(titles)
     assert len({figure_name(figure, section) for figure in found}) == len(found)
@@ -136,9 +136,9 @@ def test_values_of_another_setting_are_told_and_have_a_figure_of_their_own(tmp_p
     found = figures(made(tmp_path, grid(L4_h2=0.05, L2_h8=0.06, L2_h1=0.04, L2_h2=0.05), top1=0.7))
     first, last = found[0], found[-1]
     assert not any(dot.hollow for dot in first.chart.dots)
-    assert "The paper printed 4.0 % to 6.0 %, off this scale" in first.caption
+    assert "The paper printed 4.0 % to 6.0 %, in another setting; these values are off this scale" in first.caption
     assert last.chart.title == "top1, as the paper printed it"
-    assert "Nothing of this was measured here" in last.caption
+    assert "Nothing in this figure was measured here" in last.caption
     assert {round(dot.y, 6) for dot in last.chart.dots if dot.hollow} == {0.04, 0.05, 0.06}
 
 

@@ -17,9 +17,9 @@ import pytest
 from manyheads.experiments.demo import DEMO
 from manyheads.experiments.registry import EXPERIMENTS
 from manyheads.report.figures import figures
-from manyheads.report.gather import gather
 from manyheads.report.page import write
-from manyheads.report.summary import conclusion, table
+from manyheads.report.read_runs import read_runs
+from manyheads.report.section_summary import conclusion, table
 from manyheads.runs import Run, RunSpec
 from manyheads.spec.errors import UserError
 from manyheads.spec.experiment import Experiment, specs
@@ -86,7 +86,7 @@ def made(tmp_path: Path, scale: str = "small", known: dict[str, Experiment] = KN
 
 def test_the_table_has_what_each_arm_reaches_costs_and_is(tmp_path: Path) -> None:
     comparison(tmp_path, FOUR, "small", TOP1)
-    section = gather(tmp_path, KNOWN).sections[0]
+    section = read_runs(tmp_path, KNOWN).sections[0]
     rows = {row["arm"].text: {head: cell.text for head, cell in row.items()} for row in table(section)}
     assert list(rows) == ["original", "lean", "depth_only", "split"]
     assert rows["lean"] == {
@@ -123,14 +123,14 @@ def test_two_seeds_decide_nothing_and_the_page_says_so(tmp_path: Path) -> None:
     assert (
         page.count('class="badge smoke"') == 12
     )  # of four claims, of their comparisons, and of those in their section
-    assert "2 seeds an arm allow hardly any claim" in text
-    assert "4 comparisons speak of 4 of 27 claims. At scale smoke, which claims nothing: 4." in text
+    assert "2 seeds per arm allow hardly any claim" in text
+    assert "4 comparisons are about 4 of 27 claims. At scale smoke, which claims nothing: 4." in text
     assert "demo smoke: claims nothing" in text
 
 
 def test_the_terminal_and_the_page_say_the_same(tmp_path: Path) -> None:
     _, text = made(tmp_path)
-    for line in conclusion(gather(tmp_path / "runs", KNOWN).sections[0]):
+    for line in conclusion(read_runs(tmp_path / "runs", KNOWN).sections[0]):
         head, _, rest = line.partition(": ")
         assert head in text
         assert rest in text
@@ -225,7 +225,7 @@ def test_runs_of_no_experiment_are_grouped_by_what_they_are(tmp_path: Path) -> N
     for seed in (0, 1):
         finish(tmp_path / f"mine-s{seed}", RunSpec(spec.arch, spec.task, spec.recipe, seed), 0.7 + 0.1 * seed)
     finish(tmp_path / "deep" / "mine-s5", RunSpec(spec.arch, spec.task, spec.recipe | {"lr": 1.0}, 5), 0.9)
-    section = gather(tmp_path, {}).sections[0]
+    section = read_runs(tmp_path, {}).sections[0]
     assert {arm.name: len(arm.runs) for arm in section.arms} == {"mine": 1, "mine (mine-s0)": 2}
     assert all(
         line.startswith("kappa at the end: 54.6 to 54.6 times") for line in conclusion(section)

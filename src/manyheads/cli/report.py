@@ -1,4 +1,4 @@
-"""`manyheads report`: one page about the runs below a folder."""
+"""`manyheads report`: write one page about the runs below a folder."""
 
 from __future__ import annotations
 
@@ -12,28 +12,28 @@ def report(
     runs: Annotated[Path, typer.Argument(help="Folder with run folders in it, at any depth.")],
     out: Annotated[Path, typer.Option(help="The page to write.")] = Path("report.html"),
     assets: Annotated[
-        Path | None, typer.Option(help="Folder for all figures (SVG, PNG, CSV) and tables (CSV).")
+        Path | None, typer.Option(help="Also write all figures (SVG, PNG, CSV) and tables (CSV) to this folder.")
     ] = None,
-    quiet: Annotated[bool, typer.Option("--quiet", help="Only write the page.")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", help="Write the page and print nothing.")] = False,
 ) -> None:
-    """Write one self-contained page with claims, tables, figures and a design explorer; print the same verdicts."""
+    """Write one self-contained page with claims, tables, figures and a design explorer, and print its verdicts."""
     from manyheads.report.page import write
 
     from .verdict import claims, show
 
-    found = write(runs, out, assets=assets)
+    reported = write(runs, out, assets=assets)
     if quiet:
         return
-    for section in found.sections:
+    for section in reported.sections:
         show(section)
-    claims(found.sections)
-    if found.problems:
-        count = len(found.problems)
+    claims(reported.sections)
+    if reported.problems:
+        count = len(reported.problems)
         print(f"\n{count} folder{'s' * (count > 1)} cannot be read:")
-        for problem in found.problems:
+        for problem in reported.problems:
             print(f"- {problem.problem}")
     if assets is not None:
-        from manyheads.report.assets import drawable
+        from manyheads.report.page_files import drawable
 
         print(f"\nfigures and tables: {assets}")
         if not drawable():

@@ -26,7 +26,7 @@ def show(
     from rich.console import Console
     from rich.table import Table
 
-    from manyheads.report.words import count, duration
+    from manyheads.report.number_text import count, duration
     from manyheads.sweep.forecast import forecast, wall
 
     jobs = [*selection.jobs(), *map(selection.job, selection.later)]

@@ -1,4 +1,4 @@
-"""`manyheads runs`: the run folders below a root and where each stands."""
+"""`manyheads runs`: list the run folders below a folder, and the state of each."""
 
 from __future__ import annotations
 
@@ -31,30 +31,29 @@ COLOURS = {
 
 def runs(
     root: Annotated[Path, typer.Argument(help="Folder to look in, at any depth.")] = Path("runs"),
-    as_json: Annotated[bool, typer.Option("--json", help="For machines.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """List run folders: state, arm, parameters, steps, result. Damaged and foreign ones are listed with what is
-    wrong."""
+    """List run folders with state, arm, parameters, steps and result; damaged and foreign ones with what is wrong."""
     from manyheads.runs import find
 
     if not os.path.isdir(root):
         raise UserError(f"{root} is no folder; give the one that runs were written to")
-    rows = [_row(found, root) for found in find(root)]
+    rows = [_row(folder, root) for folder in find(root)]
     if as_json:
         print(json.dumps(rows))
     else:
         _print(rows, root)
 
 
-def _row(found: RunFolder, root: Path) -> dict[str, Any]:
+def _row(folder: RunFolder, root: Path) -> dict[str, Any]:
     from manyheads.arch.count import params
 
-    status, spec = found.status or {}, found.spec
-    metric, value = headline(found.result)
+    status, spec = folder.status or {}, folder.spec
+    metric, value = headline(folder.result)
     return {
-        "path": str(found.path),
-        "name": os.path.relpath(found.path, root),
-        "state": found.state,
+        "path": str(folder.path),
+        "name": os.path.relpath(folder.path, root),
+        "state": folder.state,
         "label": spec.label if spec else {},
         "family": spec.arch.family if spec else None,
         "params": params(spec.arch).total if spec else None,
@@ -67,12 +66,12 @@ def _row(found: RunFolder, root: Path) -> dict[str, Any]:
         "value": value,
         "updated": status.get("updated"),
         "message": str(status.get("message") or ""),
-        "problem": found.problem,
+        "problem": folder.problem,
     }
 
 
 def headline(result: dict[str, Any] | None) -> tuple[str | None, float | None]:
-    """The metric that a result names as the one that decides, and its final value."""
+    """The metric that decides, by the result itself, and its final value."""
     match result:
         case {"better": [str(metric), *_], "score": dict(score)}:
             return metric, _number(score.get(metric))
@@ -128,9 +127,8 @@ def _steps(row: dict[str, Any]) -> str:
         return ""
     if row["total"] is not None:
         return f"{row['step']}/{row['total']}"
-    part = (
-        "" if row["progress"] is None else f" ({100 * row['progress']:.0f} %)"
-    )  # a budget in seconds has no last step
+    # a budget in seconds has no last step
+    part = "" if row["progress"] is None else f" ({100 * row['progress']:.0f} %)"
     return f"{row['step']}{part}"
 
 
@@ -156,5 +154,5 @@ def _ago(updated: Any, now: datetime) -> str:
 
 
 def _clean(text: str) -> str:
-    """`text` without what a terminal would obey or cannot write."""
+    """`text` without characters that a terminal would obey or cannot write."""
     return "".join(letter if letter.isprintable() else "?" for letter in text)

@@ -266,7 +266,7 @@ def _estimate(
     parallel: str | None,
     root: Path | None,
 ) -> None:
-    from manyheads.report.words import count, duration
+    from manyheads.report.number_text import count, duration
     from manyheads.train.estimate import estimate
 
     if samples is None and recipe.basis.kind == "epochs":

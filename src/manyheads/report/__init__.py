@@ -1,1 +1,1 @@
-"""From run folders to one page: tables, figures and verdicts. Reads runs alone; torch is never imported."""
+"""From run folders to one page: tables, figures and verdicts. It reads run folders alone and never imports torch."""

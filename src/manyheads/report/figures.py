@@ -1,4 +1,5 @@
-"""The figures of a section: the headline over what the arms differ in, over steps, against size and against kappa."""
+"""The figures of a section: its headline metric over what the arms differ in, over steps, against size and against kappa,
+with the values that the paper printed."""
 
 from __future__ import annotations
 
@@ -9,94 +10,85 @@ from manyheads.arch.count import params
 from manyheads.experiments.statistics import LEAST, mean, spread, trend
 from manyheads.experiments.verdict import seeds
 
-from . import words
+from .arms_grid import ArmsGrid, arms_grid, factors
 from .chart import Chart, Dot, Figure, Line, Point
-from .curves import SEEDS, axis_name, is_kappa, lines, plain, short, shown, swept_chart, through, whole
-from .factors import Sweep, factors, sweep
-from .figures_kappa import kappa_figures
-from .gather import ArmRuns, Section
-from .measured import KIND, LARGEST
+from .kappa_figures import SEEDS, arm_curves, kappa_figures
+from .number_text import at_tick, axis_name, is_kappa, plain, score, short, steps, with_spread
+from .read_runs import ArmRuns, Section
+from .run_measurements import LARGEST, LOG_KAPPA
 
-NAMED, MEASURES = 8, 8  # arms that have room for their names in a figure; figures of measurements without training
+NAMED = 8  # most arms that have room for their names in a figure
+MEASURES = 8  # most metrics with figures of their own, of an experiment that measures without training
 STRETCH = 4.0  # by how much the paper's values may stretch an axis
 
 
 def figures(section: Section) -> list[Figure]:
-    """Every figure that the section's runs have numbers for."""
+    """Every figure that the section's runs have numbers for; what the experiment asks about comes first."""
     metric, _ = section.headline
-    swept = sweep(section.arms)
+    grid = arms_grid(section.arms)
     trained = any(run.measured.curve for run in section.runs)
     every = dict.fromkeys([metric, *(name for run in section.runs for name in run.measured.scores)])
-    shown = (
-        [metric] if trained else [name for name in every if not is_kappa(name)][:MEASURES]
-    )  # kappa has its own figures
-    made = [over_factor(section, name, swept) for name in shown] if swept else []
-    made += [over_steps(section, metric), *(against_params(section, name) for name in shown if trained or not swept)]
-    conditioned = kappa_figures(section, swept)
-    made = [*conditioned, *made] if is_kappa(metric) else [*made, *conditioned]  # what was asked about comes first
-    made += [against_kappa(section, metric), as_printed(section, metric)]
-    return [figure for figure in made if figure.chart.dots or _runs_along(figure.chart)]
+    metrics = [metric] if trained else [name for name in every if not is_kappa(name)][:MEASURES]
+    about_scores = [_over_factor(section, name, grid) for name in metrics] if grid else []
+    about_scores.append(_over_steps(section, metric))
+    about_scores += [_against_params(section, name) for name in metrics if trained or not grid]
+    about_kappa = kappa_figures(section, grid)
+    first, second = (about_kappa, about_scores) if is_kappa(metric) else (about_scores, about_kappa)
+    drawn = [*first, *second, _against_kappa(section, metric), _as_printed(section, metric)]
+    return [figure for figure in drawn if figure.chart.dots or _has_curve(figure.chart)]
 
 
-def _runs_along(chart: Chart) -> bool:
-    """Whether its lines lead anywhere: a single step is no curve."""
+def _has_curve(chart: Chart) -> bool:
+    """Whether a line goes over more than a single step."""
     return any(len({x for x, _ in line.points}) > 1 for line in chart.lines)
 
 
-def over_steps(section: Section, metric: str) -> Figure:
+def _over_steps(section: Section, metric: str) -> Figure:
     """The headline metric at each evaluation."""
-    drawn = lines(section.arms, lambda run: run.measured.curve)
     several = max((arm.seeds for arm in section.arms), default=0) > 1
-    said = "Strong lines are means over seeds, faint ones single seeds." if several else "One seed for each line."
-    return _figure(
-        section,
-        Chart(
-            f"{metric} over steps",
-            "step",
-            axis_name(metric),
-            drawn,
-            log_y=is_kappa(metric),
-            whole_x=True,
-            show_x=whole,
-            show_y=shown(metric),
-        ),
-        f"{metric} on held-out data. {said}",
+    seed_lines = "Strong lines are means over seeds, faint ones single seeds." if several else "Each line is one seed."
+    chart = Chart(
+        f"{metric} over steps",
+        "step",
+        axis_name(metric),
+        arm_curves(section.arms, lambda run: run.measured.curve),
+        log_y=is_kappa(metric),
+        whole_x=True,
+        show_x=steps,
+        show_y=at_tick(metric),
     )
+    return Figure(chart, f"{metric} on held-out data. {seed_lines}", _names(section))
 
 
-def over_factor(section: Section, metric: str, swept: Sweep) -> Figure:
+def _over_factor(section: Section, metric: str, grid: ArmsGrid) -> Figure:
     """The final headline against what the arms differ in, a line for each series, the paper's values hollow."""
-    found = {arm.name: list(arm.values(metric).values()) for arm in section.arms}
-    means = {name: mean(values) for name, values in found.items() if values}
-    spreads = {name: spread(values) for name, values in found.items()}
-    paper, said = paper_values(section, metric, list(means.values()), lambda arm: dict(factors(arm)).get(swept.x))
-    drawn, dots = through(swept, means, spreads, lambda value: words.score(value, metric))
-    paper_lines, paper_dots = through(swept, paper, {}, lambda value: words.score(value, metric), printed=True)
-    return Figure(
-        swept_chart(
-            f"{metric} over {swept.x}",
-            swept,
-            axis_name(metric),
-            [*drawn, *paper_lines],
-            [*dots, *paper_dots],
-            shown(metric),
-        ),
-        f"Final {metric}: mean over seeds, their standard deviation as a bar.{said}",
-        swept.names,
+    values = {arm.name: list(arm.values(metric).values()) for arm in section.arms}
+    means = {name: mean(of_arm) for name, of_arm in values.items() if of_arm}
+    spreads = {name: spread(of_arm) for name, of_arm in values.items()}
+    printed, about_paper = _paper_values(
+        section, metric, list(means.values()), lambda arm: dict(factors(arm)).get(grid.x)
     )
+    lines, dots = grid.draw(means, spreads, lambda value: score(value, metric))
+    paper_lines, paper_dots = grid.draw(printed, {}, lambda value: score(value, metric), printed=True)
+    title = f"{metric} over {grid.x}"
+    chart = grid.chart(title, axis_name(metric), [*lines, *paper_lines], [*dots, *paper_dots], at_tick(metric))
+    caption = f"Final {metric}: mean over seeds, with their standard deviation as a bar.{about_paper}"
+    return Figure(chart, caption, grid.names)
 
 
-def paper_values(
+def _paper_values(
     section: Section, metric: str, measured: Sequence[float], place: Callable[[ArmRuns], object]
 ) -> tuple[dict[str, float], str]:
-    """What the paper printed for the arms that are here, and a sentence about it. Told and not drawn are values of
-    designs that have another place along the axis in the paper's setting than here, and those that would squeeze what
-    was measured into a strip: at a small scale another task is trained."""
+    """What the paper printed for the arms that are here, and a sentence about it.
+
+    Two kinds of values are told and not drawn: those of designs with another `place` along the axis in the paper's
+    setting than here, and those that would squeeze the measured values into a strip, as where a small scale trains on
+    another task."""
     printed = dict(section.experiment.printed) if section.experiment and metric == section.headline[0] else {}
     here = {arm.name: printed[arm.name] for arm in section.arms if arm.name in printed}
     if not here or not measured:
         return {}, ""
-    ends = dict.fromkeys(words.score(value, metric) for value in (min(here.values()), max(here.values())))
+    ends = " to ".join(dict.fromkeys(score(value, metric) for value in (min(here.values()), max(here.values()))))
     theirs = _paper_arms(section)
     same = {
         arm.name: here[arm.name]
@@ -104,43 +96,36 @@ def paper_values(
         if arm.name in here and (arm.name not in theirs or place(theirs[arm.name]) == place(arm))
     }
     if not same:
-        return {}, f" The paper printed {' to '.join(ends)}, for designs of another size."
+        return {}, f" The paper printed {ends}, for designs of another size."
     span = max(*measured, *same.values()) - min(*measured, *same.values())
     if span <= max(STRETCH * (max(measured) - min(measured)), 0.1 * max(map(abs, measured))):
         return same, " Hollow: what the paper printed for the arm of the same name, in its own setting."
-    return {}, f" The paper printed {' to '.join(ends)}, off this scale: its setting is another."
+    return {}, f" The paper printed {ends}, in another setting; these values are off this scale."
 
 
 def _paper_arms(section: Section) -> dict[str, ArmRuns]:
     """The arms of the paper's own setting, without runs."""
-    known = section.experiment.settings.get("paper") if section.experiment else None
-    return {
-        arm.name: ArmRuns(arm.name, arm.note, arm.arch, order) for order, arm in enumerate(known.arms if known else ())
-    }
+    setting = section.experiment.settings.get("paper") if section.experiment else None
+    arms = setting.arms if setting else ()
+    return {arm.name: ArmRuns(arm.name, arm.note, arm.arch, order) for order, arm in enumerate(arms)}
 
 
-def as_printed(section: Section, metric: str) -> Figure:
-    """What the paper printed, at the paper's own designs: its figure, beside a smaller experiment of the same name."""
+def _as_printed(section: Section, metric: str) -> Figure:
+    """The paper's own figure: what it printed for its own designs, shown beside a smaller experiment."""
     printed = section.experiment.printed if section.experiment and metric and section.scale != "paper" else {}
     arms = [arm for arm in _paper_arms(section).values() if arm.name in printed]
     names, title = [arm.name for arm in arms], f"{metric}, as the paper printed it"
-    swept = sweep(arms) if len(arms) > 2 else None
-    caption = "Nothing of this was measured here: the paper's values for the paper's own designs."
-    if swept is not None:
-        drawn, dots = through(swept, printed, {}, lambda value: words.score(value, metric), printed=True)
-        return Figure(swept_chart(title, swept, axis_name(metric), drawn, dots, shown(metric)), caption, swept.names)
+    grid = arms_grid(arms) if len(arms) > 2 else None
+    caption = "Nothing in this figure was measured here: these are the paper's values for the paper's own designs."
+    if grid is not None:
+        lines, dots = grid.draw(printed, {}, lambda value: score(value, metric), printed=True)
+        return Figure(grid.chart(title, axis_name(metric), lines, dots, at_tick(metric)), caption, grid.names)
     places = {arm.name: (float(params(arm.arch).total), printed[arm.name]) for arm in arms}
     named = _named(arms)
-    dots = [
-        Dot(
-            *places[name],
-            colour,
-            hollow=True,
-            label=name if named else "",
-            title=f"{name}: {words.score(printed[name], metric)}",
-        )
-        for colour, name in enumerate(names)
-    ]
+    dots = []
+    for colour, name in enumerate(names):
+        text = f"{name}: {score(printed[name], metric)}"
+        dots.append(Dot(*places[name], colour, hollow=True, label=name if named else "", title=text))
     chart = Chart(
         title,
         "parameters",
@@ -149,37 +134,29 @@ def as_printed(section: Section, metric: str) -> Figure:
         dots if len(dots) > 1 else [],
         keys=names,
         show_x=short,
-        show_y=shown(metric),
+        show_y=at_tick(metric),
     )
     return Figure(chart, caption, names)
 
 
-def against_params(section: Section, metric: str) -> Figure:
+def _against_params(section: Section, metric: str) -> Figure:
     """The final headline of each arm against its parameters; lines join the pairs of an experiment of pairs."""
     every = {arm.name: list(arm.values(metric).values()) for arm in section.arms}
-    paper, said = paper_values(
-        section, metric, [value for values in every.values() for value in values], lambda arm: params(arm.arch).total
-    )
+    measured = [value for values in every.values() for value in values]
+    printed, about_paper = _paper_values(section, metric, measured, lambda arm: params(arm.arch).total)
     named = _named(section.arms)
     places: dict[str, Point] = {}
     dots = []
     for colour, arm in enumerate(section.arms):
         values, size = every[arm.name], float(params(arm.arch).total)
-        if arm.name in paper:
-            dots.append(
-                Dot(
-                    size,
-                    paper[arm.name],
-                    colour,
-                    hollow=True,
-                    title=f"{arm.name}, as printed: {words.score(paper[arm.name], metric)}",
-                )
-            )
+        if arm.name in printed:
+            title = f"{arm.name}, as printed: {score(printed[arm.name], metric)}"
+            dots.append(Dot(size, printed[arm.name], colour, hollow=True, title=title))
         if not values:
             continue
         places[arm.name] = size, mean(values)
         label = arm.name if named else ""
-        title = f"{arm.name}: {words.with_spread(values, metric)}"
+        title = f"{arm.name}: {with_spread(values, metric)}"
         dots.append(Dot(size, mean(values), colour, spread(values), label, title=title))
         if len(values) > 1:
             dots += [Dot(size, value, colour, faint=True) for value in values[:SEEDS]]
@@ -192,19 +169,19 @@ def against_params(section: Section, metric: str) -> Figure:
         dots,
         log_y=is_kappa(metric),
         show_x=short,
-        show_y=shown(metric),
+        show_y=at_tick(metric),
     )
-    return _figure(section, chart, caption + said)
+    return Figure(chart, caption + about_paper, _names(section))
 
 
 def _named(arms: Sequence[ArmRuns]) -> bool:
-    """Whether arms have room for their names beside their marks: few, and none above another."""
+    """Whether arms have room for their names beside their marks: they are few, and no two have the same size."""
     sizes = [params(arm.arch).total for arm in arms]
     return len(arms) <= NAMED and len(set(sizes)) == len(sizes)
 
 
 def _joined(section: Section, places: Mapping[str, Point], names: Sequence[str]) -> list[Line]:
-    """Lines from what is compared against to what is compared, where no arm is in two pairs."""
+    """Lines between the arms of each comparison, where no arm is in two of them."""
     pairs = {(pair.against, pair.arm) for pair in section.experiment.comparisons} if section.experiment else set()
     ends = [name for pair in pairs for name in pair]
     if len(pairs) < 2 or len(set(ends)) < len(ends):
@@ -216,21 +193,21 @@ def _joined(section: Section, places: Mapping[str, Point], names: Sequence[str])
     ]
 
 
-def against_kappa(section: Section, metric: str) -> Figure:
+def _against_kappa(section: Section, metric: str) -> Figure:
     """The final headline of each run against its final kappa: does kappa tell which design does better?"""
     dots, compared = [], 0
     for colour, arm in enumerate(section.arms):
-        ours, theirs = arm.values(KIND), arm.values(metric)
-        shared = sorted(ours.keys() & theirs.keys())[:SEEDS]
+        logs, scores = arm.values(LOG_KAPPA), arm.values(metric)
+        shared = sorted(logs.keys() & scores.keys())[:SEEDS]
         if not shared:
             continue
         compared += 1
-        middle = mean([ours[seed] for seed in shared]), mean([theirs[seed] for seed in shared])
-        dots += [Dot(math.exp(min(ours[seed], LARGEST)), theirs[seed], colour, faint=True) for seed in shared]
+        middle = mean([logs[seed] for seed in shared]), mean([scores[seed] for seed in shared])
+        dots += [Dot(math.exp(min(logs[seed], LARGEST)), scores[seed], colour, faint=True) for seed in shared]
         dots.append(Dot(math.exp(min(middle[0], LARGEST)), middle[1], colour, title=arm.name))
     if compared < LEAST or is_kappa(metric):
         dots = []
-    caption = f"Means over seeds, single seeds as small marks. {_related(section, metric)}"
+    caption = f"Means over seeds, with single seeds as small marks. {_correlation(section, metric)}"
     chart = Chart(
         f"{metric} against kappa",
         "kappa at the end",
@@ -238,20 +215,20 @@ def against_kappa(section: Section, metric: str) -> Figure:
         dots=dots,
         log_x=True,
         show_x=plain,
-        show_y=shown(metric),
+        show_y=at_tick(metric),
     )
-    return _figure(section, chart, caption.strip())
+    return Figure(chart, caption.strip(), _names(section))
 
 
-def _related(section: Section, metric: str) -> str:
+def _correlation(section: Section, metric: str) -> str:
     """The rank correlation of kappa and the metric over all arms, in a sentence."""
-    logs, scores = ({arm.name: arm.values(name) for arm in section.arms} for name in (KIND, metric))
-    found = trend(logs, scores)
-    if not found.seeds:
+    logs, scores = ({arm.name: arm.values(name) for arm in section.arms} for name in (LOG_KAPPA, metric))
+    effect = trend(logs, scores)
+    if not effect.seeds:
         return ""
-    span = f"; 95 % interval {found.low:+.2f} to {found.high:+.2f}" if math.isfinite(found.low) else ""
-    return f"Rank correlation over the arms: {found.difference:+.2f}, mean of {seeds(found.seeds)}{span}."
+    span = f"; 95 % interval {effect.low:+.2f} to {effect.high:+.2f}" if math.isfinite(effect.low) else ""
+    return f"Rank correlation over the arms: {effect.difference:+.2f}, mean of {seeds(effect.seeds)}{span}."
 
 
-def _figure(section: Section, chart: Chart, caption: str) -> Figure:
-    return Figure(chart, caption, [arm.name for arm in section.arms])
+def _names(section: Section) -> list[str]:
+    return [arm.name for arm in section.arms]

@@ -1,8 +1,10 @@
-"""One self-contained page: claims first, then a section per experiment, the explorer, and what cannot be read."""
+"""One self-contained page: claims, a section for each experiment, the design explorer, and the folders that cannot be
+read."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from html import escape
 from pathlib import Path
 
 from manyheads import __version__
@@ -11,32 +13,32 @@ from manyheads.spec.errors import UserError
 from manyheads.spec.experiment import Experiment
 from manyheads.spec.files import replace, unwritten
 
-from .explorer import models
-from .explorer_page import SCRIPT as EXPLORE
-from .explorer_page import markup
-from .explorer_rules import pure
-from .gather import Gathered, gather
-from .ledger import MEANING as TERMS
-from .ledger import claims_table, evidence_table, ledger, tally, unspoken
-from .script import SCRIPT
-from .section import link, section_html
-from .style import STYLE
-from .summary import MEANING
+from .claims_table import claims_table, claims_without_runs, evidence, evidence_table, tally
+from .explorer import markup, rules
+from .glossary import ARMS, COMPARISONS
+from .read_runs import ReportedRuns, read_runs
+from .section_html import link, section_html
+from .svg import resource
 from .tables import html
-from .words import escape
 
-OPEN = 25  # comparisons that are shown without being asked for
-RULE = """<details><summary>How a verdict is made</summary><p>An experiment says beforehand what it expects of a pair of
-arms: more, less, different, or no loss beyond a margin. The effect is the difference of the means, over the seeds that both
-arms share where there are two or more, with a 95 % interval by Student's t (Welch's where they share none).
-<b>Holds</b>: the whole interval is on the expected side, which is shaded. <b>Does not hold</b>: none of it is.
-<b>Within noise</b>: it is on both sides; finding no difference is not the same as no loss. <b>Not testable</b>: fewer
-than three seeds, or nothing to compare. Every verdict names its scale and is about that scale alone: laptop and small are
-reduced sizes, for two CPU cores and for one GPU, and of a claim with several comparisons no common verdict is made. A smoke
-run shows that everything works and claims nothing, whatever its numbers. Each interval stands alone: nothing is corrected
-for how many there are, and of twenty true zeros one is expected to lie outside of its interval. The diamond is what the
-paper printed, from its own setting.</p></details>
+OPEN = 25  # with more comparisons the reader has to unfold them
+RULE = """<details><summary>How a verdict is made</summary><p>An experiment states in advance what it expects of two
+arms: more, less, different, or no loss beyond a margin. The effect is the difference between their means over the seeds
+that both have (over all seeds if they share fewer than two), with a 95 % interval by Student's t (by Welch's if they share
+fewer than two). <b>Holds</b>: the whole interval is on the expected side, which is shaded. <b>Does not hold</b>: none of
+the interval is. <b>Within noise</b>: the interval is on both sides; this is not evidence that nothing was lost. <b>Not
+testable</b>: fewer than three seeds, or nothing to compare. Every verdict names its scale and is about that scale alone:
+laptop and small are reduced sizes, for two CPU cores and for one GPU. A claim with several comparisons has no common
+verdict. A smoke run shows that everything works and claims nothing, whatever its numbers. Intervals are not corrected for
+how many there are: if twenty true effects are zero, one of their intervals is expected to miss zero. The diamond is what
+the paper printed, from its own setting.</p></details>
 """.replace("\n", " ")
+
+TERMS_LINE = (
+    '<p class="dim">An arm is one model in a comparison; a basis is what is held equal between arms; inner is heads x '
+    "head_dim; kappa is the condition number of the concatenated heads, whose matrix has tokens rows and inner columns. "
+    '<a href="#words">All words and columns</a> are explained at the end.</p>'
+)
 
 
 def write(
@@ -46,57 +48,59 @@ def write(
     experiments: Mapping[str, Experiment] = EXPERIMENTS,
     command: str = "",
     assets: Path | None = None,
-) -> Gathered:
-    """Write the page about all runs below `root` to `out`, and give back what it is about. With `assets`, a folder,
-    every figure and every table is written there as a file, too."""
-    found = gather(root, experiments)
-    if not found.sections and not found.problems:
+) -> ReportedRuns:
+    """Write the page about all runs below `root` to `out`, and return these runs. With `assets`, a folder, every figure
+    and every table is also written there as a file."""
+    runs = read_runs(root, experiments)
+    if not runs.sections and not runs.problems:
         raise UserError(
             f"{root} holds no run folder; give the folder that `manyheads demo` or `manyheads train` wrote to"
         )
-    given = f" --assets {assets}" if assets else ""
-    text = page(found, out.parent, command or f"manyheads report {root} --out {out}{given}", experiments)
+    option = f" --assets {assets}" if assets else ""
+    text = page(runs, out.parent, command or f"manyheads report {root} --out {out}{option}", experiments)
     try:
         out.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise unwritten(out, error) from None
     replace(out, text.encode())
     if assets is not None:
-        from .assets import save
+        from .page_files import save
 
-        save(found, assets, experiments)
-    return found
+        save(runs, assets, experiments)
+    return runs
 
 
-def page(found: Gathered, beside: Path, command: str, experiments: Mapping[str, Experiment] = EXPERIMENTS) -> str:
+def page(runs: ReportedRuns, beside: Path, command: str, experiments: Mapping[str, Experiment] = EXPERIMENTS) -> str:
     """The page as text; links to run folders are relative to the folder `beside` which it is put."""
-    total = sum(len(section.runs) for section in found.sections)
-    done = sum(run.state == "done" for section in found.sections for run in section.runs)
-    bad = f", {len(found.problems)} that cannot be read" if found.problems else ""
-    body = "".join(section_html(section, number, beside) for number, section in enumerate(found.sections))
+    states = [run.state for section in runs.sections for run in section.runs]
+    bad = f", {len(runs.problems)} that cannot be read" if runs.problems else ""
+    style = resource("page.css") + resource("figure.css")
+    scripts = rules() + resource("page.js") + resource("explorer.js")
+    body = "".join(section_html(section, number, beside) for number, section in enumerate(runs.sections))
     return (
         '<!doctype html><html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width,'
-        f'initial-scale=1"><title>manyheads: {escape(_title(found))}</title><style>{STYLE}</style></head><body>'
+        f'initial-scale=1"><title>manyheads: {escape(_title(runs))}</title><style>{style}</style></head><body>'
         '<a class="skip" href="#main">Skip to the results</a>'
-        f'<header><h1>{escape(_title(found))}</h1><p class="dim">{total} runs, {done} finished{bad}.</p>{_contents(found)}'
-        f'</header><main id="main">{_claims(found, experiments)}{body}{_absent(found, experiments)}{markup()}'
-        f"{_problems(found, beside)}{_words()}</main>"
+        f'<header><h1>{escape(_title(runs))}</h1><p class="dim">{len(states)} runs, {states.count("done")} finished{bad}.'
+        f"</p>{_contents(runs)}"
+        f'</header><main id="main">{_claims(runs, experiments)}{body}{_absent(runs, experiments)}{markup()}'
+        f"{_problems(runs, beside)}{_words()}</main>"
         f"<footer><h3>This page</h3><pre>{escape(command)}</pre>"
         f"<p>Made by manyheads {__version__} from run folders alone.</p></footer>"
-        f"<script>{SCRIPT}</script><script>{pure(models())}{EXPLORE}</script></body></html>\n"
+        f"<script>{scripts}</script></body></html>\n"
     )
 
 
-def _title(found: Gathered) -> str:
-    known = {section.experiment.title for section in found.sections if section.experiment}
-    return known.pop() if len(known) == 1 else "More heads, fewer layers"
+def _title(runs: ReportedRuns) -> str:
+    titles = {section.experiment.title for section in runs.sections if section.experiment}
+    return titles.pop() if len(titles) == 1 else "More heads, fewer layers"
 
 
-def _contents(found: Gathered) -> str:
+def _contents(runs: ReportedRuns) -> str:
     """Links to every part; an experiment is named once, with a link for each of its scales."""
     items = ['<li><a href="#claims">claims</a></li>']
     titles: dict[str, list[tuple[int, str]]] = {}
-    for number, section in enumerate(found.sections):
+    for number, section in enumerate(runs.sections):
         titles.setdefault(section.title, []).append((number, section.scale))
     for title, ((first, largest), *rest) in titles.items():
         more = "".join(
@@ -107,31 +111,33 @@ def _contents(found: Gathered) -> str:
             f'<li><a href="#s{first}">{escape(title)} <span class="dim">{escape(largest)}</span></a>{more}</li>'
         )
     items.append('<li><a href="#explorer">design explorer</a></li>')
-    items += ['<li><a href="#bad">folders that cannot be read</a></li>'] if found.problems else []
+    items += ['<li><a href="#bad">folders that cannot be read</a></li>'] if runs.problems else []
     links = "".join(items)
     return f'<nav aria-label="Contents"><ul class="toc">{links}</ul></nav>'
 
 
-def _claims(found: Gathered, experiments: Mapping[str, Experiment]) -> str:
-    entries = ledger(found.sections)
-    rest = unspoken(entries, experiments)
-    table = "<p>No run here speaks of a claim of the papers.</p>"
-    if entries:
-        opened = " open" * (len(entries) <= OPEN)
+def _claims(runs: ReportedRuns, experiments: Mapping[str, Experiment]) -> str:
+    rows = evidence(runs.sections)
+    undecided = claims_without_runs(rows, experiments)
+    table = "<p>No run here is about a claim of the papers.</p>"
+    if rows:
+        opened = " open" * (len(rows) <= OPEN)
         table = (
-            f"{html(claims_table(entries))}{RULE}<details{opened}><summary>Every comparison behind them: effect, "
-            f"interval, seeds, basis and why ({len(entries)})</summary>{html(evidence_table(entries))}</details>"
+            f"{html(claims_table(rows))}{RULE}<details{opened}><summary>Every comparison behind them: effect, "
+            f"interval, seeds, basis and why ({len(rows)})</summary>{html(evidence_table(rows))}</details>"
         )
-    if rest.rows:
-        table += f"<details><summary>{len(rest.rows)} claims without runs here</summary>{html(rest)}</details>"
+    if undecided.rows:
+        count = len(undecided.rows)
+        table += f"<details><summary>{count} claims without runs here</summary>{html(undecided)}</details>"
     return (
-        f'<section aria-labelledby="claims"><h2 id="claims">Claims</h2><p>{escape(tally(entries))}</p>{table}</section>'
+        f'<section aria-labelledby="claims"><h2 id="claims">Claims</h2><p>{escape(tally(rows))}</p>{TERMS_LINE}{table}'
+        "</section>"
     )
 
 
-def _absent(found: Gathered, experiments: Mapping[str, Experiment]) -> str:
+def _absent(runs: ReportedRuns, experiments: Mapping[str, Experiment]) -> str:
     """Experiments that have no run here, and how to run them."""
-    here = {section.name for section in found.sections}
+    here = {section.name for section in runs.sections}
     items = "".join(
         f"<li><strong>{escape(name)}</strong>: {escape(one.question)}<pre>"
         f"{escape(one.command(next(iter(one.settings))))}</pre></li>"
@@ -141,13 +147,13 @@ def _absent(found: Gathered, experiments: Mapping[str, Experiment]) -> str:
     return f"<details><summary>Experiments without runs here</summary><ul>{items}</ul></details>" if items else ""
 
 
-def _problems(found: Gathered, beside: Path) -> str:
-    if not found.problems:
+def _problems(runs: ReportedRuns, beside: Path) -> str:
+    if not runs.problems:
         return ""
     items = "".join(
         f'<li><a href="{escape(link(item.path, beside))}">{escape(str(item.path.name))}</a> '
         f"({escape(item.state)}): {escape(item.problem or '')}</li>"
-        for item in found.problems
+        for item in runs.problems
     )
     return (
         '<section aria-labelledby="bad"><h2 id="bad">Folders that cannot be read</h2><div class="verdict bad"><ul>'
@@ -156,5 +162,6 @@ def _problems(found: Gathered, beside: Path) -> str:
 
 
 def _words() -> str:
-    items = "".join(f"<dt>{escape(word)}</dt><dd>{escape(text)}</dd>" for word, text in (MEANING | TERMS).items())
-    return f'<details><summary>What the columns mean</summary><dl class="words">{items}</dl></details>'
+    words = ARMS | COMPARISONS | {"seeds": ARMS["seeds"]}
+    items = "".join(f"<dt>{escape(word)}</dt><dd>{escape(text)}</dd>" for word, text in words.items())
+    return f'<details id="words"><summary>What the words and columns mean</summary><dl class="words">{items}</dl></details>'

@@ -1,24 +1,43 @@
-"""Line and point charts as SVG elements. Colours are the page's CSS variables, so that a chart is light or dark with
-it."""
+"""Charts as SVG: on the page, in its light or dark colours, and as files of their own, light and with title and legend."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
+from functools import cache
 from html import escape
+from importlib.resources import files
 
-from .chart import Chart, Dot, Line, Point
-from .scale import Axis
+from .chart import Axis, Chart, Dot, Figure, Line, Point
 
 WIDTH, HEIGHT = 400, 290
 LEFT, RIGHT, TOP, BOTTOM = 70, 20, 14, 44
 COLOURS = 8
-ASIDE = 14.0
+STEP_ASIDE = 14.0  # between marks of several arms at the same x
 LABEL = 15.0  # height of a line of labels
+TITLE_HEIGHT, LEGEND_ROW, LETTER = (
+    26,
+    18,
+    6.3,
+)  # of a file: height of title and of a row of the legend, width of a letter
 SHAPES = ("circle", "square", "triangle", "diamond")
 
 
+@cache
+def resource(name: str) -> str:
+    """The text of a script or style sheet that is packed beside this module."""
+    return (files(__package__) / name).read_text(encoding="utf-8")
+
+
+@cache
+def palette() -> dict[str, str]:
+    """The light colours by name: c0 to c7 for arms, ink, dim, rule, back. They stand in page.css, before the dark ones."""
+    light, _, _ = resource("page.css").partition("@media")
+    return dict(re.findall(r"--(\w+): (#\w+);", light))
+
+
 class _Frame:
-    """Where data lie on the drawing."""
+    """Where values lie on the drawing."""
 
     def __init__(self, chart: Chart) -> None:
         xs = [x for line in chart.lines for x, _ in line.points] + [dot.x for dot in chart.dots]
@@ -26,7 +45,8 @@ class _Frame:
         ys += [dot.y + sign * dot.error for dot in chart.dots for sign in (-1, 1)]
         self.x = Axis.over(xs or [0.0, 1.0], log=chart.log_x, room=0.1 if chart.dots else 0.0)
         self.y = Axis.over(ys or [0.0, 1.0], log=chart.log_y, room=0.06)
-        self.aside = {} if chart.ticks_x or chart.lines else _aside(chart.dots)  # lines lead to where marks belong
+        # marks on lines and over few values of x stay where they are
+        self.aside = {} if chart.ticks_x or chart.lines else _aside(chart.dots)
 
     def at(self, x: float, y: float) -> Point:
         """Place of a value."""
@@ -39,25 +59,26 @@ class _Frame:
 
 
 def _aside(dots: Sequence[Dot]) -> dict[tuple[float, int], float]:
-    """How far, in units of the drawing, the marks of an arm step aside where several arms have the same x."""
+    """How far the marks of an arm step aside where several arms have the same x, in units of the drawing."""
     columns: dict[float, list[int]] = {}
     for dot in dots:
-        mine = columns.setdefault(dot.x, [])
-        if dot.colour not in mine:
-            mine.append(dot.colour)
+        arms = columns.setdefault(dot.x, [])
+        if dot.colour not in arms:
+            arms.append(dot.colour)
     return {
-        (x, colour): ASIDE * (at - (len(mine) - 1) / 2) for x, mine in columns.items() for at, colour in enumerate(mine)
+        (x, colour): STEP_ASIDE * (at - (len(arms) - 1) / 2)
+        for x, arms in columns.items()
+        for at, colour in enumerate(arms)
     }
 
 
 def draw(chart: Chart, key: str) -> str:
     """The chart as an SVG element; `key` makes the names inside it unique on the page."""
-    start = f'<svg viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-labelledby="{key}"><title id="{key}">'
-    return f"{start}{escape(chart.title)}</title>{inside(chart)}</svg>"
+    start = f'<svg class="plot" viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-labelledby="{key}"><title id="{key}">'
+    return f"{start}{escape(chart.title)}</title>{_inside(chart)}</svg>"
 
 
-def inside(chart: Chart) -> str:
-    """Everything inside the SVG element."""
+def _inside(chart: Chart) -> str:
     frame = _Frame(chart)
     parts, bottom = [], HEIGHT - BOTTOM
     for value in frame.y.ticks():
@@ -78,9 +99,8 @@ def inside(chart: Chart) -> str:
         (f"translate(11 {(TOP + bottom) / 2}) rotate(-90)", chart.y),
     ):
         parts.append(f'<text transform="{place}" text-anchor="middle">{escape(name)}</text>')
-    parts += [
-        _line(line, frame) for line in sorted(chart.lines, key=lambda line: (line.kind != "faint", not line.kind))
-    ]
+    lines = sorted(chart.lines, key=lambda line: (line.kind != "faint", not line.kind))
+    parts += [_line(line, frame) for line in lines]
     parts += [_dot(dot, frame) for dot in sorted(chart.dots, key=lambda dot: not dot.faint)]
     parts += _labels([dot for dot in chart.dots if dot.label], frame)
     return "".join(parts)
@@ -108,10 +128,9 @@ def _dot(dot: Dot, frame: _Frame) -> str:
 
 
 def _labels(dots: Sequence[Dot], frame: _Frame) -> list[str]:
-    """Names beside the marks, on the side that has room, in the nearest row above the axis where they cover no
-    other."""
+    """Names beside the marks: on the side that has room, in the nearest free row above the axis."""
     placed: list[tuple[float, float, int]] = []
-    out = []
+    labels = []
     for dot in sorted(dots, key=lambda dot: -dot.y):
         x, y = frame.of(dot)
         left = x > WIDTH * 0.66
@@ -121,20 +140,20 @@ def _labels(dots: Sequence[Dot], frame: _Frame) -> list[str]:
         free = [row for row in range(TOP, HEIGHT - BOTTOM - 3) if all(abs(row - other) >= LABEL for other in taken)]
         row = min((abs(row - y - 4), row) for row in free)[1] if free else round(y) + 4
         placed.append((start, end, row))
-        out.append(
+        labels.append(
             f'<text class="label" data-k="{dot.colour}" x="{x + (-10 if left else 10):.1f}" y="{row}" '
             f'text-anchor="{"end" if left else "start"}">{escape(dot.label)}</text>'
         )
-    return out
+    return labels
 
 
 def shape(colour: int) -> str:
-    """The shape of arm number `colour`: with its colour it is unique among 32."""
+    """The shape of arm number `colour`: unique among 32 arms together with its colour."""
     return SHAPES[(colour + colour // COLOURS) % len(SHAPES)]
 
 
 def mark(x: float, y: float, colour: int, size: float, title: str = "", kind: str = "") -> str:
-    """A mark in the shape and colour of arm number `colour`: told apart by more than colour."""
+    """A mark in the shape and colour of arm number `colour`: arms differ in more than colour."""
     r = size
     path = {
         "circle": f"M{x - r:.1f} {y:.1f}a{r} {r} 0 1 0 {2 * r} 0a{r} {r} 0 1 0 {-2 * r} 0z",
@@ -146,3 +165,47 @@ def mark(x: float, y: float, colour: int, size: float, title: str = "", kind: st
     name = f"<title>{escape(title)}</title>" if title else ""
     classes = " ".join(filter(None, ["mark", f"c{colour % COLOURS}", kind]))
     return f'<path class="{classes}" data-k="{colour}" d="{path}">{name}</path>'
+
+
+def standalone(figure: Figure) -> str:
+    """A figure as an SVG file: light, title above, legend below. page.js draws the same from the page."""
+    ink, back = palette()["ink"], palette()["back"]
+    legend, bottom = _legend(figure.series, TITLE_HEIGHT + HEIGHT + LEGEND_ROW)
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="{2 * WIDTH}" height="{2 * bottom}" '
+        f'viewBox="0 0 {WIDTH} {bottom}"><style>{_standalone_style()}</style>'
+        f'<rect width="{WIDTH}" height="{bottom}" fill="{back}"/>'
+        f'<text x="12" y="19" style="font-size:14px;fill:{ink}">{escape(figure.chart.title)}</text>'
+        f'<g transform="translate(0 {TITLE_HEIGHT})">{_inside(figure.chart)}</g>{legend}</svg>\n'
+    )
+
+
+def _legend(names: Sequence[str], top: float) -> tuple[str, float]:
+    """The legend in as many rows as it needs, and where it ends."""
+    if not any(names):
+        return "", top
+    x, y, parts = 12.0, top, []
+    for colour, name in enumerate(names):
+        width = 26 + LETTER * len(name)
+        if x + width > WIDTH - 4 and x > 12:
+            x, y = 12.0, y + LEGEND_ROW
+        style = f"font-size:11px;fill:{palette()['ink']}"
+        text = f'<text x="{x + 17:.1f}" y="{y}" style="{style}">{escape(name)}</text>'
+        parts.append(mark(x + 6, y - 4, colour, 5.0) + text)
+        x += width
+    return "".join(parts), y + 12
+
+
+@cache
+def _standalone_style() -> str:
+    """The style of a figure in a file: figure.css in light colours and without variables, which not every reader of SVG
+    knows."""
+    rules = re.findall(r"^[^\n{}/]+\{[^}]*\}", resource("figure.css"), flags=re.MULTILINE)
+    style = [f"svg {{ font: 13px sans-serif; fill: {palette()['dim']}; }}"]
+    for rule in rules:
+        selector, _, body = rule.partition(" {")
+        if "var(--c)" not in body:
+            style.append(rule)
+            continue
+        style += [f"{selector}.c{i} {{{body.replace('var(--c)', f'var(--c{i})')}" for i in range(COLOURS)]
+    return re.sub(r"var\(--(\w+)\)", lambda name: palette()[name[1]], "".join(style))

@@ -1,4 +1,4 @@
-"""Tables as records: the page shows and sorts them, and the same cells become CSV, in the browser and in files."""
+"""Tables as records: written as HTML, which the page sorts, and as CSV, here and in the browser."""
 
 from __future__ import annotations
 
@@ -9,16 +9,18 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from html import escape
 
-FILTERED = 25  # rows above which a table has a box to filter them
-APART = "; "  # between the badges of a cell, in CSV and to a reader of the screen
+FILTERED = 25  # a table with more rows has a box to filter them
+APART = "; "  # between the badges of a cell, in CSV and for screen readers
 LONG = 24  # characters from which on a cell of words may wrap
 
 
 @dataclass(frozen=True)
 class Cell:
-    """What a cell shows, what it sorts by, and where it leads. A number as `key` is what CSV has instead of the text;
-    `more` are further numbers that CSV has in columns of their own; `drawn` is markup shown before the text. `kind`
-    makes it a badge; `parts` are several badges or links, and the text of the cell is theirs, joined."""
+    """What a cell shows, sorts by and links to.
+
+    CSV has `key` in place of the text if it is a number, and the numbers of `more` in columns of their own. `drawn` is
+    markup shown before the text. `kind` makes the cell a badge; `parts` are several badges or links, whose texts are
+    joined to the cell's."""
 
     text: str
     key: float | str = ""
@@ -30,14 +32,14 @@ class Cell:
 
     @classmethod
     def of(cls, parts: Sequence[Cell]) -> Cell:
-        """A cell of several, each a badge or a link."""
+        """A cell of several badges or links."""
         return cls(APART.join(part.text for part in parts), parts=parts)
 
 
 @dataclass(frozen=True)
 class Table:
-    """Rows of cells, all with the same heads. `words`: cells that hold sentences and may wrap; `cards`: on a narrow
-    screen each row is a card. `meaning`: by head."""
+    """Rows of cells under the same heads. With `words`, cells hold sentences and may wrap; with `cards`, each row is a
+    card on a narrow screen. `meaning` explains a head to whoever points at it."""
 
     name: str
     heads: Sequence[str]
@@ -48,7 +50,7 @@ class Table:
 
 
 def slug(name: str) -> str:
-    """A name for a file."""
+    """A name as part of a file's name."""
     return re.sub(r"[^A-Za-z0-9.]+", "_", name).strip("_")
 
 
@@ -68,17 +70,17 @@ def csv_rows(table: Table) -> list[list[str]]:
 
 
 def plain(cell: Cell) -> str:
-    """A cell in CSV: its number, or its text where it has none; nothing where it shows nothing."""
+    """A cell in CSV: its number, or its text if it has none; empty if it shows nothing."""
     return cell.text if isinstance(cell.key, str) or not cell.text else number(cell.key)
 
 
 def number(value: float) -> str:
-    """A number as JavaScript and Python both write it, whole ones without a point."""
+    """A number as both JavaScript and Python write it: whole ones without a point."""
     return str(int(value)) if math.isfinite(value) and value == int(value) and abs(value) < 1e15 else repr(float(value))
 
 
 def html(table: Table) -> str:
-    """The table in a frame of its own, which scrolls sideways on a narrow screen, by keyboard too."""
+    """The table in a frame that scrolls sideways on a narrow screen, by keyboard too."""
     if not table.rows:
         return ""
     heads = "".join(
@@ -114,13 +116,13 @@ def _cell(cell: Cell, head: str) -> str:
     elif cell.key and cell.key != cell.text:
         key = f' data-key="{escape(cell.key)}"'
     more = f' data-more="{escape(json.dumps({name: number(v) for name, v in cell.more.items()}))}"' if cell.more else ""
-    text = f'<span class="apart">{APART}</span>'.join(map(_said, cell.parts or [cell]))
+    text = f'<span class="apart">{APART}</span>'.join(map(_content, cell.parts or [cell]))
     long = ' class="long"' if len(cell.text) > LONG and not (cell.kind or cell.drawn) else ""
     text = f"<span>{text}</span>" if head and text else text  # a card puts the head beside it
     return f"<td{long}{head}{key}{more}>{cell.drawn}{text}</td>"
 
 
-def _said(cell: Cell) -> str:
+def _content(cell: Cell) -> str:
     text = escape(cell.text)
     if cell.href:
         text = f'<a href="{escape(cell.href)}">{text}</a>'

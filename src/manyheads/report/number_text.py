@@ -1,34 +1,14 @@
-"""Numbers and durations as a page writes them."""
+"""Numbers, durations and metrics as text: in tables, in sentences, and along the axes of figures."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from html import escape
+from collections.abc import Callable, Sequence
 
 from manyheads.experiments.statistics import mean, spread
 from manyheads.experiments.verdict import SHARES
 
-__all__ = ["METRICS", "count", "duration", "each", "escape", "kappa", "power", "score", "with_spread"]
-
-# what a metric is measured in, and what it is, where its name does not say it
-# fmt: off
-METRICS: dict[str, tuple[str, str]] = {
-    "cpu_1": ("ms", "milliseconds on the CPU of one example alone"),
-    "cpu_many": ("ms", "milliseconds an example on the CPU, in a batch"),
-    "cpu_train": ("ms", "milliseconds an example on the CPU, in a training step of that batch"),
-    "gpu_1": ("ms", "milliseconds on the GPU of one example alone"),
-    "gpu_many": ("ms", "milliseconds an example on the GPU, in a batch"),
-    "gpu_train": ("ms", "milliseconds an example on the GPU, in a training step of that batch"),
-    "memory": ("GB", "gigabytes that a training step holds, tracked; counted at smoke"),
-    "allocated": ("GB", "gigabytes at the peak of a training step on the GPU"),
-    "counted": ("GB", "gigabytes that a training step holds, by formula"),
-    "skill": ("", "1 for no error, 0 for what the best linear guess reaches"),
-    "seen": ("", "loss on the first training samples"),
-    "deficient": ("", "share of matrices without full rank"),
-    "standard_error": ("", "of the score, from the number of held-out samples"),
-}
-# fmt: on
+from .glossary import METRICS
 
 
 def count(value: float) -> str:
@@ -52,7 +32,7 @@ def duration(seconds: float) -> str:
 
 
 def score(value: float, metric: str) -> str:
-    """A score of a task: shares in percent."""
+    """A score of a task; a share is written in percent."""
     return f"{100 * value:.1f} %" if metric in SHARES else f"{value:.4g}"
 
 
@@ -64,7 +44,7 @@ def with_spread(values: Sequence[float], metric: str) -> str:
         return score(values[0], metric)
     if metric in SHARES:
         return f"{100 * mean(values):.1f} ± {100 * spread(values):.1f} %"
-    scatter = spread(values) if spread(values) > 1e-12 * abs(mean(values)) else 0.0  # of what a float can tell apart
+    scatter = spread(values) if spread(values) > 1e-12 * abs(mean(values)) else 0.0  # less is rounding
     return f"{mean(values):.4g} ± {scatter:.2g}"
 
 
@@ -89,3 +69,35 @@ def power(value: float) -> str:
 def each(values: Sequence[object]) -> str:
     """One value where all stages agree, or one per stage."""
     return str(values[0]) if len(set(values)) == 1 else ", ".join(map(str, values))
+
+
+def is_kappa(metric: str) -> bool:
+    """Whether a metric is a condition number, whose axis is logarithmic."""
+    return metric.endswith("kappa") and not metric.startswith("log")
+
+
+def axis_name(metric: str) -> str:
+    """A metric and its unit, beside an axis."""
+    unit = "%" if metric in SHARES else METRICS.get(metric, ("", ""))[0]
+    return f"{metric}, {unit}" if unit else metric
+
+
+def at_tick(metric: str) -> Callable[[float], str]:
+    """The function that writes values of a metric at the ticks of an axis."""
+    return (lambda value: f"{100 * value:g}") if metric in SHARES else plain
+
+
+def steps(value: float) -> str:
+    """A number of steps at a tick."""
+    return f"{value:,.0f}" if value < 1e5 else short(value)
+
+
+def short(value: float) -> str:
+    """A number of parameters at a tick."""
+    text, _, unit = count(value).partition(" ")
+    return f"{float(text):g} {unit}".strip()
+
+
+def plain(value: float) -> str:
+    """Any other number at a tick."""
+    return f"{value:.6g}" if abs(value) < 1e4 else power(value)

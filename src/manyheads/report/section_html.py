@@ -1,46 +1,48 @@
-"""One experiment on the page: its question and verdict, the table of arms, figures, comparisons, runs and machines."""
+"""One section of the page: question, verdicts, the table of arms, figures, comparisons, runs and machines."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from html import escape
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
 from .chart import Figure
+from .claims_table import COMPARED, compared
 from .figures import figures
-from .gather import Section, Trained
-from .judged import verdicts
-from .ledger import COMPARED, compared
-from .ledger import MEANING as TERMS
-from .summary import MEANING, conclusion, table, terms
+from .glossary import ARMS, COMPARISONS
+from .number_text import duration, score
+from .read_runs import ReportedRun, Section
+from .section_summary import conclusion, table, terms
+from .section_verdicts import verdicts
 from .svg import COLOURS, draw, mark
 from .tables import Cell, Table, html, slug
-from .words import duration, escape, score
 
 LISTED = 1000  # runs of a section listed one by one; more would make the page heavy and nobody reads them
-TOLD = 10  # sentences that are shown at once
-KEYS = 4 * COLOURS  # marks that can be told apart
-URGENT = ("failed", "stopped", "running", "new")
+SENTENCES = 10  # of the verdict that are shown at once
+KEYS = 4 * COLOURS  # marks that differ in colour or shape
+UNFINISHED = ("failed", "stopped", "running", "new")
 
 
 def section_html(section: Section, number: int, beside: Path) -> str:
     """The section; links to run folders are relative to the folder `beside` which the page is put."""
-    known = section.experiment
+    experiment = section.experiment
     claims = ": claims nothing" if section.scale == "smoke" else ""
     tag = f' <span class="tag">{escape(section.scale)}{claims}</span>' if section.scale else ""
-    title = ": ".join(filter(None, (known.shows, known.title))) if known else ""
-    name = f'<p class="name">{escape(title)}</p>' if known else ""
-    question = f"{name}<p>{escape(known.question)}</p>" if known else ""
-    arms, drawn = arms_table(section), figures(section)
-    shared = _legend([arm.name for arm in section.arms], [arm.note for arm in section.arms]) if drawn else ""
-    shown = "".join(figure_html(figure, f"f{number}-{i}", section) for i, figure in enumerate(drawn))
+    question = ""
+    if experiment:
+        title = ": ".join(filter(None, (experiment.shows, experiment.title)))
+        question = f'<p class="name">{escape(title)}</p><p>{escape(experiment.question)}</p>'
+    drawn = figures(section)
+    legend = _legend([arm.name for arm in section.arms], [arm.note for arm in section.arms]) if drawn else ""
+    plots = "".join(_figure(figure, f"f{number}-{i}", section) for i, figure in enumerate(drawn))
     pairs = comparisons_table(section)
     return (
         f'<section aria-labelledby="s{number}"><h2 id="s{number}">{escape(section.title)}{tag}</h2>{question}'
-        f'<p class="dim">{escape(terms(section))}</p>{_told(conclusion(section))}{html(arms)}{shared}'
-        f'<div class="figures">{shown}</div>{"<h3>Comparisons</h3>" + html(pairs) if pairs.rows else ""}'
+        f'<p class="dim">{escape(terms(section))}</p>{_verdict(conclusion(section))}{html(arms_table(section))}{legend}'
+        f'<div class="figures">{plots}</div>{"<h3>Comparisons</h3>" + html(pairs) if pairs.rows else ""}'
         f"{_runs(section, beside)}{_command(section)}{_machines(section.runs)}</section>"
     )
 
@@ -48,27 +50,26 @@ def section_html(section: Section, number: int, beside: Path) -> str:
 def arms_table(section: Section) -> Table:
     """The table of arms."""
     rows = table(section, full=True)
-    return Table(
-        f"{section.full} arms", list(rows[0]) if rows else [], [list(row.values()) for row in rows], meaning=MEANING
-    )
+    heads = list(rows[0]) if rows else []
+    return Table(f"{section.full} arms", heads, [list(row.values()) for row in rows], meaning=ARMS)
 
 
 def comparisons_table(section: Section) -> Table:
-    """Every comparison of the experiment, whether a claim hangs on it or not."""
-    rows = [[Cell(item.pair.claim), *compared(item, section), Cell(item.verdict.reason)] for item in verdicts(section)]
-    return Table(f"{section.full} comparisons", ("claim", *COMPARED, "why"), rows, words=True, meaning=TERMS)
+    """Every comparison of the experiment, whether it is about a claim or not."""
+    rows = [[Cell(one.pair.claim), *compared(one, section), Cell(one.verdict.reason)] for one in verdicts(section)]
+    return Table(f"{section.full} comparisons", ("claim", *COMPARED, "why"), rows, words=True, meaning=COMPARISONS)
 
 
 def runs_table(section: Section, beside: Path) -> Table:
-    """Every run with its folder; those that did not finish first, and why."""
+    """Every run with its folder; those that did not finish come first, with the reason."""
     metric, _ = section.headline
     runs = [(arm, run) for arm in section.arms for run in arm.runs]
-    runs.sort(key=lambda pair: URGENT.index(pair[1].state) if pair[1].state in URGENT else len(URGENT))
+    runs.sort(key=lambda pair: UNFINISHED.index(pair[1].state) if pair[1].state in UNFINISHED else len(UNFINISHED))
     rows = []
     for arm, run in runs[:LISTED]:
-        value, spent, status = run.measured.final(metric), run.measured.seconds, run.found.status or {}
+        value, spent, status = run.measured.final(metric), run.measured.seconds, run.folder.status or {}
         why = str(status.get("message") or "") if run.state in ("failed", "stopped") else ""
-        trained = run.found.spec.label.get("trained_in") if run.found.spec else None
+        trained = run.folder.spec.label.get("trained_in") if run.folder.spec else None
         why = f"trained in {trained}" if trained and not why else why
         rows.append(
             [
@@ -86,20 +87,20 @@ def runs_table(section: Section, beside: Path) -> Table:
 
 
 def figure_name(figure: Figure, section: Section) -> str:
-    """A figure's name as a file."""
+    """The name of a figure's files."""
     return slug(f"{section.full} {figure.chart.title}")
 
 
-def figure_html(figure: Figure, key: str, section: Section) -> str:
+def _figure(figure: Figure, key: str, section: Section) -> str:
     """A figure with its caption, its own legend where it has one, and the buttons that save it."""
     own = _legend(figure.chart.keys) if len(figure.chart.keys) > 1 or any(figure.chart.keys) else ""
     tools = "".join(
         f'<button type="button" class="get" data-get="{kind}">{kind.upper()}</button>' for kind in ("svg", "png")
     )
-    drawn = draw(figure.chart, key).replace("<svg ", '<svg class="plot" ', 1)
     return (
-        f'<figure data-name="{figure_name(figure, section)}"><strong>{escape(figure.chart.title)}</strong>{drawn}{own}'
-        f'<figcaption>{escape(figure.caption)}</figcaption><div class="tools">{tools}</div></figure>'
+        f'<figure data-name="{figure_name(figure, section)}"><strong>{escape(figure.chart.title)}</strong>'
+        f"{draw(figure.chart, key)}{own}<figcaption>{escape(figure.caption)}</figcaption>"
+        f'<div class="tools">{tools}</div></figure>'
     )
 
 
@@ -115,10 +116,10 @@ def _legend(names: Sequence[str], notes: Sequence[str] = ()) -> str:
     return f'<ul class="legend">{"".join(items)}{more}</ul>'
 
 
-def _told(sentences: Sequence[str]) -> str:
+def _verdict(sentences: Sequence[str]) -> str:
     if not sentences:
         return ""
-    shown, rest = sentences[:TOLD], sentences[TOLD:]
+    shown, rest = sentences[:SENTENCES], sentences[SENTENCES:]
     more = (
         f"<details><summary>{len(rest)} more</summary><ul>{''.join(map(_sentence, rest))}</ul></details>"
         if rest
@@ -143,7 +144,7 @@ def _command(section: Section) -> str:
     return f"<details open><summary>Run it yourself</summary><pre>{escape(command)}</pre></details>"
 
 
-def _machines(runs: Sequence[Trained]) -> str:
+def _machines(runs: Sequence[ReportedRun]) -> str:
     machines: dict[str, int] = {}
     for run in runs:
         if run.measured.machine:
@@ -158,5 +159,5 @@ def _plain(value: Any) -> str:
 
 
 def link(path: Path, beside: Path) -> str:
-    """The way from the page to a folder, as a relative address."""
+    """The relative address of a folder, seen from the page."""
     return quote(os.path.relpath(path.resolve(), beside.resolve()).replace(os.sep, "/")) + "/"

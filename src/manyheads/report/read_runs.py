@@ -1,0 +1,150 @@
+"""Run folders sorted into sections: one for each experiment, scale and basis, with its arms and their runs. Folders that
+cannot be read are listed apart."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from manyheads.runs import RunFolder, find
+from manyheads.spec.arch import Arch
+from manyheads.spec.errors import UserError
+from manyheads.spec.experiment import SCALES, Experiment
+
+from .run_measurements import HEADLINE, Measurements, measurements
+
+SEED = re.compile(r"-s\d+$")
+LAST = 1_000_000  # order of an arm whose label has none
+
+
+@dataclass(frozen=True)
+class ReportedRun:
+    """One sound run: its folder, its state and what it measured."""
+
+    path: Path
+    state: str
+    seed: int
+    measured: Measurements
+    folder: RunFolder
+
+
+@dataclass(frozen=True)
+class ArmRuns:
+    """One arm, that is one model in a comparison, and its runs in the order of their seeds."""
+
+    name: str
+    note: str
+    arch: Arch
+    order: int
+    runs: list[ReportedRun] = field(default_factory=list)
+
+    @property
+    def done(self) -> list[ReportedRun]:
+        """The finished runs."""
+        return [run for run in self.runs if run.state == "done"]
+
+    @property
+    def seeds(self) -> int:
+        """How many seeds are finished; the same run in two folders counts once."""
+        return len({run.seed for run in self.done})
+
+    def values(self, metric: str) -> dict[int, float]:
+        """The final value of a metric by seed, of finished runs; `Measurements.final` says what a metric may be."""
+        values = {run.seed: run.measured.final(metric) for run in self.done}
+        return {seed: value for seed, value in values.items() if value is not None}
+
+
+@dataclass(frozen=True)
+class Section:
+    """What is compared together: the arms of an experiment at a scale on a basis, or runs that belong to none."""
+
+    name: str
+    scale: str
+    basis: str
+    experiment: Experiment | None
+    arms: list[ArmRuns]
+
+    @property
+    def title(self) -> str:
+        """Its heading on the page."""
+        return " ".join(filter(None, [self.name or "single runs", self.basis and f"on equal {self.basis}"]))
+
+    @property
+    def full(self) -> str:
+        """Its name with basis and scale, as files are named."""
+        return " ".join(filter(None, [self.name or "single runs", self.basis, self.scale]))
+
+    @property
+    def held_equal(self) -> str:
+        """The basis: what is held equal between the arms (steps, samples, flops, seconds)."""
+        recipes = [run.folder.spec.recipe for run in self.runs if run.folder.spec is not None]
+        kinds = [recipe["basis"].get("kind", "") for recipe in recipes if isinstance(recipe.get("basis"), dict)]
+        return self.basis or " or ".join(dict.fromkeys(map(str, kinds)))
+
+    @property
+    def runs(self) -> list[ReportedRun]:
+        """All runs, arm by arm."""
+        return [run for arm in self.arms for run in arm.runs]
+
+    @property
+    def headline(self) -> tuple[str, str]:
+        """The metric that decides, and whether up or down is better. Where arms have different ones, each run's own
+        `headline` is compared."""
+        runs = [run for run in self.runs if run.state == "done"] or self.runs  # an unfinished run does not name it
+        metrics = list(dict.fromkeys(run.measured.better for run in runs if run.measured.better[0]))
+        if len(metrics) == 1:
+            return metrics[0]
+        return (HEADLINE, metrics[0][1]) if metrics else ("", "up")
+
+
+@dataclass(frozen=True)
+class ReportedRuns:
+    """Everything below a folder: sections, and the folders that cannot be read."""
+
+    root: Path
+    sections: list[Section]
+    problems: list[RunFolder]
+
+
+def read_runs(root: Path, experiments: Mapping[str, Experiment]) -> ReportedRuns:
+    """All runs below `root` in their sections; damaged and foreign folders in `problems`."""
+    sections: dict[tuple[str, str, str], dict[tuple[str, str], ArmRuns]] = {}
+    problems: list[RunFolder] = []
+    for folder in find(root):
+        if folder.problem is not None or folder.spec is None:
+            problems.append(folder)
+            continue
+        try:
+            run = ReportedRun(folder.path, folder.state, folder.spec.seed, measurements(folder), folder)
+        except UserError as error:
+            problems.append(replace(folder, state="damaged", problem=str(error)))
+            continue
+        label = folder.spec.label
+        key = str(label.get("experiment", "")), str(label.get("scale", "")), str(label.get("basis", ""))
+        arms = sections.setdefault(key, {})
+        arm = str(label.get("arm", "")), replace(folder.spec, seed=0).id  # an arm's runs differ in their seed alone
+        if arm not in arms:
+            name, order = arm[0] or SEED.sub("", folder.path.name), label.get("order")
+            if any(other.name == name for other in arms.values()):
+                name = f"{name} ({folder.path.relative_to(root)})"
+            order = order if isinstance(order, int) else LAST
+            arms[arm] = ArmRuns(name, str(label.get("note", "")), folder.spec.arch, order)
+        arms[arm].runs.append(run)
+    names = list(experiments)
+
+    def place(key: tuple[str, str, str]) -> tuple[bool, int, str, int, str]:
+        """Known experiments in their own order, then others, then runs of none; the largest scale first."""
+        name, scale, basis = key
+        order = names.index(name) if name in experiments else len(names)
+        return not name, order, name, -SCALES.index(scale) if scale in SCALES else 1, basis
+
+    ordered = [
+        Section(*key, experiments.get(key[0]), sorted(sections[key].values(), key=lambda arm: (arm.order, arm.name)))
+        for key in sorted(sections, key=place)
+    ]
+    for section in ordered:
+        for arm_runs in section.arms:
+            arm_runs.runs.sort(key=lambda run: run.seed)
+    return ReportedRuns(root, ordered, problems)

@@ -1,0 +1,187 @@
+"""The table of arms and the sentences about a section: the page and the terminal show the same."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from manyheads.arch.controls import depths, head_dims, heads, inners
+from manyheads.arch.count import forward_flops, params
+from manyheads.experiments.statistics import mean, spread
+from manyheads.experiments.verdict import SEEDS, seeds
+from manyheads.spec.parts import Token
+
+from . import number_text
+from .glossary import SCALES
+from .read_runs import ArmRuns, Section
+from .run_measurements import LARGEST
+from .section_verdicts import Judgement, verdicts
+from .tables import Cell
+
+SCORES = 10  # most columns of further scores
+
+
+def table(section: Section, *, full: bool = False) -> list[dict[str, Cell]]:
+    """What each arm reaches, costs and is: one row per arm, all with the same heads, those that readers look for first.
+    The `full` table has columns that a terminal has no room for."""
+    metric, _ = section.headline
+    kinds = list(dict.fromkeys(kind for run in section.runs for kind in run.measured.probes))
+    printed = section.experiment.printed if section.experiment else {}
+    others = [name for run in section.runs for name in run.measured.scores if name != metric]
+    scores = list(dict.fromkeys(others))[:SCORES]
+    shown = printed if any(arm.name in printed for arm in section.arms) else None
+    language = full and any(isinstance(arm.arch.embed, Token) for arm in section.arms)
+    sampled = full and any(run.measured.binomial(metric) is not None for run in section.runs)
+    rows = []
+    for arm in section.arms:
+        kappas, shape = _conditioned(arm, kinds), _shape(arm)
+        described = kappas | shape if len(kinds) == 1 else shape | kappas  # many kinds of kappa would hide the shape
+        rows.append(
+            _reached(arm, metric)
+            | (_binomial(arm, metric) if sampled else {})
+            | _printed(arm, metric, shown)
+            | _costs(arm, language=language)
+            | described
+            | {name: _score(arm, name) for name in scores}
+        )
+    return rows
+
+
+def _reached(arm: ArmRuns, metric: str) -> dict[str, Cell]:
+    states = [run.state for run in arm.runs]
+    pending = ", ".join(f"{states.count(state)} {state}" for state in dict.fromkeys(states))
+    return {"arm": Cell(arm.name, f"{arm.order:07d}"), metric or "score": _score(arm, metric, pending)}
+
+
+def _score(arm: ArmRuns, metric: str, pending: str = "") -> Cell:
+    values = list(arm.values(metric).values())
+    if not values:
+        return Cell(pending, pending)
+    return Cell(
+        number_text.with_spread(values, metric), mean(values), {"spread": spread(values)} if len(values) > 1 else {}
+    )
+
+
+def _binomial(arm: ArmRuns, metric: str) -> dict[str, Cell]:
+    errors = [error for run in arm.done if (error := run.measured.binomial(metric)) is not None]
+    return {"binomial": Cell(f"± {number_text.score(mean(errors), metric)}", mean(errors)) if errors else Cell("")}
+
+
+def _printed(arm: ArmRuns, metric: str, printed: Mapping[str, float] | None) -> dict[str, Cell]:
+    if printed is None:
+        return {}
+    value = printed.get(arm.name)
+    return {"paper": Cell("") if value is None else Cell(number_text.score(value, metric), value)}
+
+
+def _costs(arm: ArmRuns, *, language: bool) -> dict[str, Cell]:
+    counted, work = params(arm.arch), forward_flops(arm.arch)
+    layers = (
+        {"non-embedding": Cell(number_text.count(counted.non_embedding), counted.non_embedding)} if language else {}
+    )
+    seconds = [run.measured.seconds for run in arm.done if run.measured.seconds is not None]
+    return {
+        "parameters": Cell(number_text.count(counted.total), counted.total),
+        **layers,
+        "FLOPs": Cell(number_text.count(work), work),
+        "seconds": Cell(number_text.duration(mean(seconds)), mean(seconds)) if seconds else Cell(""),
+    }
+
+
+def _shape(arm: ArmRuns) -> dict[str, Cell]:
+    arch = arm.arch
+    shapes = [f"{count} x {dim}" for count, dim in zip(heads(arch), head_dims(arch), strict=True)]
+    return {
+        "layers": Cell(number_text.each(depths(arch)), number_text.each(depths(arch))),
+        "heads": Cell(number_text.each(shapes), number_text.each(shapes)),
+        "inner": Cell(number_text.each(inners(arch)), number_text.each(inners(arch))),
+        "seeds": Cell(str(arm.seeds), arm.seeds),
+    }
+
+
+def _conditioned(arm: ArmRuns, kinds: Sequence[str]) -> dict[str, Cell]:
+    cells = {}
+    for kind in kinds:
+        probes = [run.measured.probes[kind] for run in arm.runs if kind in run.measured.probes]
+        finished = [run.measured.probes[kind] for run in arm.done if kind in run.measured.probes]
+        last = [curves.log_kappa[-1][1] for curves in finished if curves.log_kappa]
+        suffix = f", {kind}" if len(kinds) > 1 else ""
+        cells[f"kappa{suffix}"] = _kappa(mean(last) if last else None)
+        predictions = (curves.gaussian for curves in probes if curves.gaussian is not None)
+        cells[f"Gaussian{suffix}"] = _kappa(next(predictions, None))
+    return cells
+
+
+def _kappa(log: float | None) -> Cell:
+    return Cell("") if log is None else Cell(number_text.kappa(log), math.exp(min(log, LARGEST)))
+
+
+def terms(section: Section) -> str:
+    """The terms on which the arms were compared: scale, basis, batch, task, seeds. Where they differ, all are named."""
+
+    def named(values: Iterable[str]) -> str:
+        return " or ".join(dict.fromkeys(filter(None, values)))
+
+    specs = [run.folder.spec for run in section.runs if run.folder.spec is not None]
+    budgets = named(_budget(spec.recipe) for spec in specs)
+    data = named(" ".join(str(spec.task[name]) for name in ("is", "data") if spec.task.get(name)) for spec in specs)
+    metric, _ = section.headline
+    guesses = [run.measured.trivial[metric] for run in section.runs if metric in run.measured.trivial]
+    guess = named(number_text.score(value, metric) for value in guesses)
+    held_out = named(f"{run.measured.held_out:,}" for run in section.runs if run.measured.held_out)
+    parts = [
+        f"scale {section.scale}: {SCALES[section.scale]}" if section.scale in SCALES else "",
+        budgets and f"budget: {budgets}",
+        data and f"task: {data}",
+        held_out and f"held out: {held_out} samples",
+        "seeds: " + ", ".join(str(seed) for seed in sorted({spec.seed for spec in specs})[:12]),
+        guess and f"a constant guess has {metric} {guess}",
+    ]
+    return "; ".join(filter(None, parts))
+
+
+def _budget(recipe: dict[str, Any]) -> str:
+    basis, batch = recipe.get("basis"), recipe.get("batch")
+    if not isinstance(basis, dict) or not isinstance(basis.get("amount"), int | float):
+        return ""
+    return f"{basis['amount']:,.6g} {basis.get('kind')}" + (f" of batch {batch}" if batch else "")
+
+
+def conclusion(section: Section) -> list[str]:
+    """The verdicts in sentences: the same on the page and in the terminal."""
+    judgements = verdicts(section)
+    sentences = _caution(section, judgements)
+    sentences += [one.verdict.found for one in sorted(judgements, key=lambda one: one.effect is None)]
+    scale = f" at scale {section.scale}" if section.scale else ""
+    for one in judgements:
+        if one.verdict.word in ("holds", "does not hold"):
+            claim = f" ({one.pair.claim}: {one.claim})" if one.claim else ""
+            sentences.append(f"{one.pair.arm} against {one.pair.against}: {one.verdict.word}{scale}{claim}.")
+    finished = [run for run in section.runs if run.state == "done"]
+    excess = [
+        curves.log_kappa[-1][1] - curves.gaussian
+        for run in finished
+        for curves in run.measured.probes.values()
+        if curves.log_kappa and curves.gaussian is not None
+    ]
+    if excess:
+        low, high = (number_text.kappa(end) for end in (min(excess), max(excess)))
+        normal = "independent normal entries of the same shape"
+        sentences.append(f"kappa at the end: {low} to {high} times that of {normal}.")
+    return sentences
+
+
+def _caution(section: Section, judgements: Sequence[Judgement]) -> list[str]:
+    """What a reader has to know before anything else."""
+    compared = {name for one in judgements for name in (one.pair.arm, one.pair.against)}
+    fewest = min((arm.seeds for arm in section.arms if arm.name in compared), default=0)
+    if judgements and fewest < SEEDS:
+        count = f"{seeds(fewest)} per arm {'allows' if fewest == 1 else 'allow'}"
+        who = count if fewest else "Arms without a finished run allow"
+        return [
+            f"{who} hardly any claim: this shows what was measured, no more. A verdict takes {SEEDS} seeds or more."
+        ]
+    if judgements and section.scale == "smoke":
+        return ["This is a smoke run: it shows that everything works, and decides nothing."]
+    return []
