@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from manyheads.planner.budget import Budget, parse
+from manyheads.planner.constraints import Budget, parse
 from manyheads.spec.errors import UserError
 
 ORIGINAL = {"params": 86_567_656.0, "flops": 35e9, "memory": 4e9, "kv_cache": 1e6, "latency": 1.0}

@@ -13,8 +13,8 @@ from manyheads.arch.controls import depths, head_dims, heads, mlp_dims
 from manyheads.arch.count import params
 from manyheads.arch.redesign import redesign
 from manyheads.planner import Budget, Limits, Plan, plan
-from manyheads.planner.facts import facts
-from manyheads.planner.judge import tally
+from manyheads.planner.design_facts import facts
+from manyheads.planner.reasons_and_warnings import tally
 from manyheads.spec.arch import Arch
 from tests.models.tiny import ORIGINALS
 

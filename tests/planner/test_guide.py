@@ -10,7 +10,7 @@ import pytest
 
 from manyheads.cli import app, main
 from manyheads.cli.plan import plan
-from manyheads.planner.judge import RULES
+from manyheads.planner.reasons_and_warnings import RULES
 
 TEXT = (Path(__file__).resolve().parents[2] / "docs" / "plan.md").read_text()
 BLOCKS = re.findall(r"^```console\n(.*?)^```", TEXT, flags=re.MULTILINE | re.DOTALL)

@@ -11,14 +11,14 @@ import pytest
 from manyheads.arch import zoo
 from manyheads.arch.redesign import redesign
 from manyheads.planner import Budget, Limits, plan
-from manyheads.planner.measure import measure
+from manyheads.planner.machine_costs import measure
 from tests.models.tiny import ORIGINALS
 
 RUN = """
 import sys
 from manyheads.arch import zoo
 from manyheads.planner import Budget, plan
-from manyheads.planner.record import as_record
+from manyheads.planner.presentation import as_record
 as_record(plan(zoo.get("vit_b"), Budget(params=0.5)))
 print([name for name in ("torch", "timm", "transformers", "matplotlib") if name in sys.modules])
 """

@@ -13,7 +13,7 @@ from manyheads.conditioning.probe import as_record, probe
 from manyheads.conditioning.theory import rank_coverage
 from manyheads.models.build import build
 from manyheads.planner import Budget, Limits, plan
-from manyheads.planner.probed import Probed, read
+from manyheads.planner.attention_kappa import ProbedStage, read_probe
 from manyheads.spec.errors import UserError
 from tests.models.tiny import inputs
 
@@ -54,7 +54,7 @@ def test_rank_coverage_decides_in_place_of_thresholds(record: dict) -> None:
 @pytest.mark.parametrize("decay", [0.0, 0.5, 1.0, 2.0])
 def test_the_bounds_hold_for_any_spectrum(decay: float) -> None:
     variances = np.arange(1, 65, dtype=float) ** -decay
-    probed = Probed(0.0, 16, rank_coverage(variances, 16), None)
+    probed = ProbedStage(0.0, 16, rank_coverage(variances, 16), None)
     for rank in (4, 8, 15, 16, 17, 32, 64):
         low, high = probed.bounds(rank) or (1, 0)
         assert low - 1e-12 <= rank_coverage(variances, rank) <= high + 1e-12
@@ -62,7 +62,7 @@ def test_the_bounds_hold_for_any_spectrum(decay: float) -> None:
 
 def test_a_probe_without_detail_gives_kappa_alone(record: dict) -> None:
     bare = {"sites": [site | {"detail": None} for site in record["sites"]]}
-    (stage,) = read(bare, ARCH)
+    (stage,) = read_probe(bare, ARCH)
     assert stage is not None
     assert stage.coverage is None
     assert stage.bounds(16) is None

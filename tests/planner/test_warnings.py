@@ -11,7 +11,7 @@ from manyheads.arch import zoo
 from manyheads.arch.redesign import redesign
 from manyheads.conditioning.theory import gaussian_log_kappa
 from manyheads.planner import Budget, Design, plan
-from manyheads.planner.judge import RULES
+from manyheads.planner.reasons_and_warnings import RULES
 from manyheads.spec.arch import Arch
 
 VIT = zoo.get("vit_b")

@@ -99,9 +99,9 @@ def test_kappa_is_the_gaussian_prediction() -> None:
 @needs_node
 @pytest.mark.parametrize("name", ["vit_b", "vit_ti", "gpt2", "bert_base", "llama_1b", "xcit_s12", "nystromformer_text"])
 def test_warnings_and_policy_are_the_planners(name: str) -> None:
-    from manyheads.planner.facts import facts
-    from manyheads.planner.judge import warnings
-    from manyheads.planner.use import Use
+    from manyheads.planner.costs import Use
+    from manyheads.planner.design_facts import facts
+    from manyheads.planner.reasons_and_warnings import warnings
 
     cases = turned(name, 60)
     found = javascript(

@@ -6,7 +6,7 @@ what it matches is refused (2 % for `split`, the tolerance at which a pair is ca
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -60,6 +60,11 @@ def inners(arch: Arch) -> list[int]:
 def mlp_dims(arch: Arch) -> list[int]:
     """MLP width of each editable stage; 0 where it has no MLP."""
     return _column(arch, lambda stage: next((op.mlp_dim for op in mlps(stage)), 0))
+
+
+def per_stage(values: Sequence[object]) -> str:
+    """The value that all stages share, or one value per stage: 7, or 1,1,5,1."""
+    return str(values[0]) if len(set(values)) == 1 else ",".join(map(str, values))
 
 
 def depth_only(original: Arch, lean: Arch) -> Control:
@@ -128,17 +133,22 @@ def params_matched(original: Arch, lean: Arch) -> Control:
     return _within(_search("params_matched", trimmed, 64, 4096, target))
 
 
+def makers(original: Arch, lean: Arch) -> dict[str, Callable[[Arch, Arch], Control]]:
+    """The function that makes each control of a pair, by name."""
+    policy = fixed if policy_of(original, lean) == "split" else split
+    functions: list[Callable[[Arch, Arch], Control]] = [depth_only, heads_only, policy, wide_heads, mlp_matched]
+    if not isinstance(original.embed, Points):  # points enter at their own dimension: no other width is possible
+        functions.append(params_matched)
+    return {make.__name__: make for make in functions}
+
+
 def controls(original: Arch, lean: Arch) -> dict[str, Control]:
     """All controls of a pair by name; the policy control is the policy that lean did not use."""
-    other = fixed if policy_of(original, lean) == "split" else split
     made: dict[str, Control] = {}
     seen: list[tuple[str, Arch]] = [("original", original), ("lean", lean)]
-    makers = [depth_only, heads_only, other, wide_heads]
-    if all(mlp_dims(lean)):
-        makers.append(mlp_matched)
-        if not isinstance(original.embed, Points):  # points enter at their own dimension: no other width
-            makers.append(params_matched)
-    for make in makers:
+    for name, make in makers(original, lean).items():
+        if name in ("mlp_matched", "params_matched") and not all(mlp_dims(lean)):
+            continue
         control = make(original, lean)
         twin = next((name for name, arch in seen if arch == control.arch), "")
         made[control.name] = replace(control, same_as=twin)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from manyheads.spec.errors import UserError
@@ -45,11 +44,6 @@ def size(count: float) -> str:
         if count >= step:
             return f"{count / step:.1f} {unit}"
     return f"{count:.0f} B"
-
-
-def each(values: Sequence[object]) -> str:
-    """One value where all stages agree, or one per stage."""
-    return str(values[0]) if len(set(values)) == 1 else ",".join(map(str, values))
 
 
 def whole_numbers(text: str | None, name: str) -> int | list[int] | None:

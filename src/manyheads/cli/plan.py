@@ -66,10 +66,10 @@ def plan(
     from manyheads.interop.resolve import resolve
     from manyheads.planner import Budget
     from manyheads.planner import plan as planned
-    from manyheads.planner.compare import arms as compared
-    from manyheads.planner.compare import command as train_command
-    from manyheads.planner.compare import save as save_arms
-    from manyheads.planner.record import as_record
+    from manyheads.planner.comparison import arms as compared
+    from manyheads.planner.comparison import command as train_command
+    from manyheads.planner.comparison import save as save_arms
+    from manyheads.planner.presentation import as_record
     from manyheads.spec import serialise as record
 
     if choose < 1:
@@ -178,11 +178,11 @@ def _asked(text: str, original: Arch) -> Arch:
 
 def _latency(budget: Budget, original: Arch, device: str | None) -> float | None:
     """The original's batch-1 latency on this machine, where an absolute budget needs it."""
-    from manyheads.planner.budget import parse
+    from manyheads.planner.constraints import parse
 
     if budget.latency is None or parse("latency", budget.latency)[1]:
         return None
-    from manyheads.planner.measure import measure
+    from manyheads.planner.machine_costs import measure
 
     return measure([original], device=device, train=False)[0].latency
 
@@ -192,7 +192,7 @@ def _measure(found: Plan, count: int, device: str | None) -> list[dict[str, Any]
 
     from rich.console import Console
 
-    from manyheads.planner.measure import measure
+    from manyheads.planner.machine_costs import measure
 
     designs: list[Design] = [found.original, *found.designs[:count]]
     with Console(stderr=True).status("measuring") as status:

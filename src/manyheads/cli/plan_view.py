@@ -5,7 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from .numbers import each, millions, size
+from manyheads.arch.controls import per_stage
+
+from .numbers import millions, size
 
 if TYPE_CHECKING:
     from manyheads.planner import Design, Plan
@@ -20,8 +22,7 @@ def show(found: Plan, report: dict[str, Any], chosen: Design, *, brief: bool = F
     from rich.markup import escape
     from rich.padding import Padding
 
-    from manyheads.planner.plan import SCRATCH
-    from manyheads.planner.words import amount, shape
+    from manyheads.planner.presentation import SCRATCH, amount, shape
 
     console = Console(highlight=False)
 
@@ -110,12 +111,12 @@ def _table(found: Plan, *, narrow: bool) -> Any:
 
 def _cells(one: Design, original: bool, *, known: bool) -> dict[str, str]:
     dims, ratios = one.dims, {kind: f"{ratio:.2f}" for kind, ratio in one.ratios.items()}
-    shared = "" if dims["kv_heads"] == dims["heads"] else f"/{each(dims['kv_heads'])}"
+    shared = "" if dims["kv_heads"] == dims["heads"] else f"/{per_stage(dims['kv_heads'])}"
     misses = "" if one.fits or original else " (does not fit)"
     return {
-        "layers": each(dims["depth"]),
-        "heads": f"{each(dims['heads'])}{shared} x {each(dims['head_dim'])}",
-        "MLP": each(dims["mlp_dim"]) if any(dims["mlp_dim"]) else "",
+        "layers": per_stage(dims["depth"]),
+        "heads": f"{per_stage(dims['heads'])}{shared} x {per_stage(dims['head_dim'])}",
+        "MLP": per_stage(dims["mlp_dim"]) if any(dims["mlp_dim"]) else "",
         "policy": "" if original else one.policy,
         "parameters": f"{millions(one.costs['params'])} {ratios['params']}",
         "FLOPs": ratios["flops"],
@@ -129,11 +130,11 @@ def _cells(one: Design, original: bool, *, known: bool) -> dict[str, str]:
 
 
 def _place(design: Design) -> str:
-    from manyheads.planner.predict import sites
+    from manyheads.planner.attention_kappa import sites
     from manyheads.spec.arch import attentions, editable
 
     stages = [design.arch.stages[i] for i in editable(design.arch)]
-    return each([f"{attentions(stage)[0].inner / sites(stage)[0].rows:.2f}" for stage in stages])
+    return per_stage([f"{attentions(stage)[0].inner / sites(stage)[0].rows:.2f}" for stage in stages])
 
 
 def _warnings(found: Plan) -> list[str]:

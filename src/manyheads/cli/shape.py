@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal, cast
 
 import typer
 
-from manyheads.arch.controls import controls, depths, head_dims, heads, inners, mlp_dims
+from manyheads.arch.controls import controls, depths, head_dims, heads, inners, mlp_dims, per_stage
 from manyheads.arch.count import Cost, cost, params
 from manyheads.arch.redesign import policy_of, redesign
 from manyheads.interop.resolve import resolve
@@ -17,7 +17,7 @@ from manyheads.spec import serialise as record
 from manyheads.spec.arch import Arch, attentions, editable
 from manyheads.spec.parts import Stage, Window
 
-from .numbers import each, in_layers, millions, operations, size, whole_numbers
+from .numbers import in_layers, millions, operations, size, whole_numbers
 
 Numbers = Annotated[str | None, typer.Option(help="A whole number; for staged families one per stage, as 1,1,5,1.")]
 
@@ -118,8 +118,8 @@ def _print(model: str, report: dict[str, Any]) -> None:
         table.add_row(title, *cells, style=style)
 
     for name in ("depth", "heads", "head_dim", "inner", "mlp_dim", "width", "tokens"):
-        row(name, lambda side, name=name: side[name], each, ratio=False)
-    row("inner / tokens", lambda side: [f"{r:.2f}" for r in side["inner_per_token"]], each, ratio=False)
+        row(name, lambda side, name=name: side[name], per_stage, ratio=False)
+    row("inner / tokens", lambda side: [f"{r:.2f}" for r in side["inner_per_token"]], per_stage, ratio=False)
     table.add_section()
     row("parameters", lambda side: side["params"]["total"], millions, style="bold")
     for name in ("non_embedding", "attention", "mlp"):

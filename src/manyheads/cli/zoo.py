@@ -7,7 +7,9 @@ from typing import Annotated
 
 import typer
 
-from .numbers import each, in_layers, millions
+from manyheads.arch.controls import per_stage
+
+from .numbers import in_layers, millions
 
 
 def zoo(as_json: Annotated[bool, typer.Option("--json", help="For machines.")] = False) -> None:
@@ -46,9 +48,9 @@ def zoo(as_json: Annotated[bool, typer.Option("--json", help="For machines.")] =
     for row in rows:
         table.add_row(
             row["name"],
-            each(row["depth"]),
-            each(row["heads"]),
-            each(row["head_dim"]),
+            per_stage(row["depth"]),
+            per_stage(row["heads"]),
+            per_stage(row["head_dim"]),
             millions(row["params"]),
             _of_language(row["non_embedding"]),
             row["note"],

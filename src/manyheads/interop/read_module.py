@@ -19,7 +19,7 @@ from manyheads.conditioning.attention_calls import recorded_calls
 from manyheads.conditioning.plain_forward import arguments, call, untouched, unwrap
 from manyheads.conditioning.site_numbers import as_matrices
 from manyheads.conditioning.taps import Tap, find, find_mlps, qualified
-from manyheads.planner.use import Rest
+from manyheads.planner.costs import Rest
 from manyheads.spec.arch import Arch
 from manyheads.spec.errors import UserError
 from manyheads.spec.parts import Norm

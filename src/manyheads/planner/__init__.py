@@ -1,10 +1,11 @@
-"""From a model and a budget to redesigns with reasons and warnings: `plan(arch, Budget(params=0.5))`. numpy alone;
-torch is imported only to measure."""
+"""From a model and a budget to redesigns with reasons and warnings: `plan(arch, Budget(params=0.5))`.
 
-from .budget import Budget
-from .limits import Limits
-from .notes import Note
-from .plan import Design, Front, Plan, plan
-from .use import Rest, Use
+Planning needs numpy alone; torch is imported only to measure."""
 
-__all__ = ["Budget", "Design", "Front", "Limits", "Note", "Plan", "Rest", "Use", "plan"]
+from .constraints import Budget, Limits
+from .costs import Rest, Use
+from .design import Design
+from .plan import Front, Plan, plan
+from .rules import Remark
+
+__all__ = ["Budget", "Design", "Front", "Limits", "Plan", "Remark", "Rest", "Use", "plan"]

@@ -1,4 +1,4 @@
-"""Where a design goes beyond what was tried, or saves less than it seems to."""
+"""Warnings about cost: where a design goes beyond what has been tried, or saves less than it seems to."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from numpy.typing import NDArray
 from manyheads.arch.thresholds import KERNELS, TRIED_DEPTH, TRIED_HEADS, TRIED_MLP
 from manyheads.spec.parts import Softmax, Token, Window
 
-from .facts import Facts, StageFacts
-from .rule import Bools, Rule, Said, StageRule, WholeRule, never
+from .design_facts import Facts, StageFacts
+from .rules import Bools, Rule, Said, StageRule, WholeRule, never
 
 VOCABULARY = 0.5  # of the parameters
 COSTS = {"flops": "forward FLOPs", "memory": "training memory", "kv_cache": "KV cache"}
 
 
 def _steps(facts: Facts) -> dict[str, tuple[Bools, NDArray[np.float64]]]:
-    """What was changed by how much, and whether that is farther than anything tried."""
+    """By how much depth, heads and MLP change, and whether that is farther than any redesign tried."""
     depth = facts.layers / facts.layers0
     heads = np.max([stage.heads / stage.heads0 for stage in facts.stages], axis=0)
     mlp = np.min([stage.mlp / stage.mlp0 if stage.mlp0 else np.ones(len(depth)) for stage in facts.stages], axis=0)
@@ -33,10 +33,9 @@ def _untried(facts: Facts) -> Bools:
 
 def _untried_words(facts: Facts, i: int) -> Said:
     steps = {what: float(value[i]) for what, (far, value) in _steps(facts).items() if far[i]}
-    said = " and ".join(f"{value:.2f} {what}" for what, value in steps.items())
-    words = (
-        f"{said}: farther than any redesign of the first paper (a third of the layers, twice the heads, half the MLP)"
-    )
+    changes = " and ".join(f"{value:.2f} {what}" for what, value in steps.items())
+    tried = "a third of the layers, twice the heads, half the MLP"
+    words = f"{changes}: farther than any redesign of the first paper ({tried})"
     return words, steps
 
 
@@ -86,7 +85,7 @@ def _dearer_words(facts: Facts, i: int) -> Said:
 
 
 def _long(facts: Facts) -> Bools:
-    """Long sequences, and as much attention between tokens as before."""
+    """Where sequences are long and there is as much attention between tokens as before."""
     stage = facts.stages[0]
     if len(facts.stages) > 1 or not isinstance(stage.mixes[0], Softmax) or stage.sites[0].rows <= 2 * stage.width:
         return never(len(facts.layers))

@@ -1,5 +1,4 @@
-"""`plan(arch, Budget(params=0.5))`: which redesigns with more heads and fewer layers fit, why, and what to beware
-of."""
+"""`plan(arch, Budget(params=0.5))`: which redesigns with more heads and fewer layers fit, why, and what to beware of."""
 
 from __future__ import annotations
 
@@ -7,81 +6,32 @@ import time
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import partial
-from math import exp
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from manyheads.arch.controls import depths, head_dims, heads, inners, mlp_dims
 from manyheads.arch.quantities import Precision
-from manyheads.arch.redesign import policy_of
-from manyheads.spec.arch import Arch, attentions, editable
+from manyheads.spec.arch import Arch
 from manyheads.spec.errors import UserError
 
-from . import probed as probes
-from .budget import Budget, Cap
-from .facts import Facts, facts
-from .front import Spots, candidates, pareto
-from .judge import tally, warnings
-from .kappa_rules import split, widened
-from .limits import Limits
-from .notes import Note
-from .reasons import reasons
-from .search import search
-from .space import Space, space
-from .training import Training, training
-from .use import Rest, Use
-
-SCRATCH = (
-    "A redesign is another model and trains from scratch: no weight of the original carries over. Nothing here says "
-    "how accurate it will be; the comparison to run does."
-)
-
-
-@dataclass(frozen=True)
-class Design:
-    """One redesign: its record, what it costs, what theory expects of it, what speaks for it and against it.
-
-    `costs` are parameters, operations of one forward, bytes of a training step and of a KV cache, and latency (in
-    seconds where the original's is known, else as a share of it); `ratios` the same over the original's. `kappa_ratio`
-    is the predicted kappa over the original's."""
-
-    arch: Arch
-    policy: str
-    costs: dict[str, float]
-    ratios: dict[str, float]
-    kappa: float
-    kappa_ratio: float
-    reasons: tuple[Note, ...]
-    warnings: tuple[Note, ...]
-    training: Training
-    fits: bool = True
-
-    @property
-    def codes(self) -> tuple[str, ...]:
-        """Codes of the warnings."""
-        return tuple(note.code for note in self.warnings)
-
-    @property
-    def dims(self) -> dict[str, list[int]]:
-        """Depth, heads, head_dim, kv_heads, inner and mlp_dim of each editable stage."""
-        ops = [attentions(self.arch.stages[i])[0] for i in editable(self.arch)]
-        shared = [op.heads if op.kv_heads is None else op.kv_heads for op in ops]
-        return {
-            "depth": depths(self.arch),
-            "heads": heads(self.arch),
-            "head_dim": head_dims(self.arch),
-            "kv_heads": shared,
-            "inner": inners(self.arch),
-            "mlp_dim": mlp_dims(self.arch),
-        }
+from .attention_kappa import ProbedStage, read_probe
+from .constraints import Budget, Cap, Limits
+from .costs import Rest, Use
+from .design import Design, design_of, redesign_of
+from .design_facts import Facts, facts
+from .design_space import Space, space
+from .paper_rules import split, widened
+from .presentation import impossible
+from .reasons_and_warnings import tally
+from .search import Spots, candidates, pareto, search
 
 
 @dataclass(frozen=True, eq=False)
 class Front:
-    """Every design that nothing else that fits equals or betters in every respect, as arrays of one entry a design;
-    `depth`, `heads`, `head_dim` and `mlp_dim` have a column for each stage."""
+    """The designs that no other fitting design equals or betters in every respect (see `search`).
+
+    Arrays have one entry a design; `depth`, `heads`, `head_dim` and `mlp_dim` have a column for each stage."""
 
     depth: NDArray[np.int64]
     heads: NDArray[np.int64]
@@ -98,8 +48,8 @@ class Front:
 
 @dataclass(frozen=True, eq=False)
 class Plan:
-    """What `plan` found. `designs` is the short list, `front` everything it was chosen from, `also` what was asked
-    about. Where nothing fits, both are empty and `closest` is the design that misses by the least."""
+    """The result of `plan`. `designs` is the short list, `front` everything it was chosen from, `also` the designs that
+    were asked about. Where nothing fits, list and front are empty and `closest` is the design that misses by least."""
 
     original: Design
     caps: tuple[Cap, ...]
@@ -116,12 +66,12 @@ class Plan:
     space: Space
     spots: Spots
     latency: float
-    probed: tuple[probes.Probed | None, ...] = ()
+    probed: tuple[ProbedStage | None, ...] = ()
 
     def judge(self, arch: Arch) -> Design:
-        """Any redesign of the original by the same rules, whether it fits or not."""
-        _insist_on_redesign(self.original.arch, arch)
-        return _design(
+        """Judge any redesign of the original by the same rules, whether it fits or not."""
+        redesign_of(self.original.arch, arch)
+        return design_of(
             self.original.arch,
             self.use.of(arch),
             use=self.use,
@@ -139,8 +89,7 @@ class Plan:
         return bool((rows == np.array(at)).all(axis=1).any())
 
     def impossible(self) -> str:
-        """Why nothing fits, and how close one can get, in words; empty where something does."""
-        from .words import impossible
+        """Why nothing fits and how close a design comes, in words; empty where something fits."""
 
         return "" if self.closest is None else impossible(self)
 
@@ -165,10 +114,10 @@ def plan(
     """Redesigns of `arch` with more heads and fewer layers that fit `budget`: a ranked short list and the front behind
     it.
 
-    `tokens` or `image` is the context length or image size the model will run at; `batch`, `precision` and `fused` say
-    how it trains. `latency` is the original's batch-1 latency in seconds, where it was measured. `probe` is the record
-    that `manyheads probe --json --detail` wrote. `also` are designs to judge beside those that are found. `rest` is
-    what a module has beside its layers; `examples` is how many the training from scratch would see."""
+    `tokens` or `image` is the context length or image size at which the model will run; `batch`, `precision` and
+    `fused` say how it trains. `latency` is the original's batch-1 latency in seconds, where it has been measured.
+    `probe` is the record that `manyheads probe --json --detail` writes. `also` are further designs to judge. `rest` is
+    what a module has beside its layers; `examples` is how many examples training from scratch would see."""
     start = time.perf_counter()
     if top < 1:
         raise UserError(f"top is {top}; write a whole number from 1 up")
@@ -176,37 +125,36 @@ def plan(
         raise UserError(f"examples is {examples}; write how many training would see, a number above 0")
     use = Use(tokens, image, batch, precision, fused, rest, examples)
     original = use.of(arch)
-    measured = () if probe is None else probes.read(probe, original)
-    known = 1.0 if latency is None else latency
+    measured = () if probe is None else read_probe(probe, original)
+    seconds = 1.0 if latency is None else latency
     spent = {
         kind: float(value) for kind, value in use.costs(original, ("params", "flops", "memory", "kv_cache")).items()
     }
-    caps = budget.caps(spent | {"latency": known if latency or _relative(budget) else 0.0})
-    found = search(space(original, limits), caps, use, known)
-    counted = facts(original, found.space.rows(candidates(found.largest)), use, known, measured)
-    spots = pareto(found.space, found.log_kappas, found.largest, *tally(counted))
-    numbers = facts(original, found.space.rows(spots), use, known, measured)
-    chosen, front = _rank(found.space, spots, numbers, top)
-    judged = partial(_design, original, use=use, latency=known, caps=caps, measured=measured)
-    closest = judged(found.space.arch(*found.nearest)) if found.fitting == 0 else None
-    asked = tuple(judged(use.of(_insist_on_redesign(arch, one))) for one in also)
+    caps = budget.caps(spent | {"latency": seconds if latency or _relative(budget) else 0.0})
+    result = search(space(original, limits), caps, use, seconds)
+    counted = facts(original, result.space.rows(candidates(result.largest)), use, seconds, measured)
+    spots = pareto(result.space, result.log_kappas, result.largest, *tally(counted))
+    numbers = facts(original, result.space.rows(spots), use, seconds, measured)
+    listed, front = _rank(result.space, spots, numbers, top)
+    judge = partial(design_of, original, use=use, latency=seconds, caps=caps, measured=measured)
+    closest = judge(result.space.arch(*result.nearest)) if result.fitting == 0 else None
     return Plan(
-        judged(original),
-        caps,
-        use,
-        limits,
-        tuple(judged(found.space.arch(*at)) for at in chosen),
-        asked,
-        front,
-        found.space.size,
-        found.fitting,
-        time.perf_counter() - start,
-        closest,
-        found.least,
-        found.space,
-        spots,
-        known,
-        measured,
+        original=judge(original),
+        caps=caps,
+        use=use,
+        limits=limits,
+        designs=tuple(judge(result.space.arch(*at)) for at in listed),
+        also=tuple(judge(use.of(redesign_of(arch, design))) for design in also),
+        front=front,
+        considered=result.space.size,
+        fitting=result.fitting,
+        seconds=time.perf_counter() - start,
+        closest=closest,
+        least=result.least,
+        space=result.space,
+        spots=spots,
+        latency=seconds,
+        probed=measured,
     )
 
 
@@ -215,50 +163,25 @@ def _relative(budget: Budget) -> bool:
     return isinstance(value, float) or (isinstance(value, str) and value.strip().lower().endswith(("x", "%")))
 
 
-def _design(
-    original: Arch,
-    arch: Arch,
-    *,
-    use: Use,
-    latency: float,
-    caps: tuple[Cap, ...],
-    measured: tuple[probes.Probed | None, ...],
-) -> Design:
-    one = facts(original, arch, use, latency, measured)
-    costs = {kind: float(value[0]) for kind, value in one.costs.items()}
-    ratio = exp(float(one.log_ratio[0]))
-    same = arch == original
-    return Design(
-        arch,
-        policy_of(original, arch),
-        costs,
-        {kind: float(one.ratio(kind)[0]) for kind in costs},
-        exp(one.log_kappa0) * ratio,
-        ratio,
-        () if same else reasons(one, arch),
-        () if same else warnings(one),
-        training(arch, original, use),
-        all(costs[cap.kind] <= cap.most for cap in caps),
-    )
-
-
 def _rank(where: Space, spots: Spots, numbers: Facts, top: int) -> tuple[list[tuple[int, int, int]], Front]:
-    """The short list. Order: fewer serious warnings, fewer cautions, lower predicted kappa, more layers, larger MLP.
-    Distinct: one design for each depth, kind of heads (split, widened, shared keys) and MLP (held or cut), and others
-    of the same kind only where these are fewer than asked for."""
+    """The short list and the front.
+
+    The list is ordered by fewer serious warnings, fewer cautions, lower predicted kappa, more layers, larger MLP. It
+    has one design for each combination of depth, kind of heads (split, widened, shared keys) and MLP (held or cut), and
+    further designs of a combination only where these are fewer than `top`."""
     depth, attention, mlp = spots
     serious, cautions = tally(numbers)
     ratio = numbers.log_ratio
     widths = np.zeros((len(depth), 1), np.int64) if where.mlps is None else where.mlps[mlp]
     front = Front(
-        where.depths[depth],
-        where.heads[attention],
-        where.head_dims[attention],
-        widths,
-        np.exp(ratio),
-        numbers.costs,
-        serious,
-        cautions,
+        depth=where.depths[depth],
+        heads=where.heads[attention],
+        head_dim=where.head_dims[attention],
+        mlp_dim=widths,
+        kappa_ratio=np.exp(ratio),
+        costs=numbers.costs,
+        serious=serious,
+        cautions=cautions,
     )
     order = np.lexsort((-widths.sum(axis=1), -numbers.layers, np.round(ratio, 6), cautions, serious))
     kinds = np.stack(
@@ -279,14 +202,3 @@ def _rank(where: Space, spots: Spots, numbers: Facts, top: int) -> tuple[list[tu
     ranks = {int(i): rank for rank, i in enumerate(order)}
     listed = sorted([*distinct, *others[: top - len(distinct)]], key=lambda i: ranks[i])
     return [(int(depth[i]), int(attention[i]), int(mlp[i])) for i in listed], front
-
-
-def _insist_on_redesign(original: Arch, arch: Arch) -> Arch:
-    """`arch`, where it is the original with other depth, heads or MLP; any other model is refused."""
-    shapes = [(one.family, len(editable(one)), tuple(stage.width for stage in one.stages)) for one in (original, arch)]
-    if shapes[0] != shapes[1]:
-        told = [
-            f"{family} of {stages} stages, widths {', '.join(map(str, widths))}" for family, stages, widths in shapes
-        ]
-        raise UserError(f"this design is a {told[1]} and the original a {told[0]}; judge a redesign of the original")
-    return arch

@@ -1,4 +1,9 @@
-"""The whole grid: which designs fit, and, where none does, which comes closest."""
+"""The whole grid: which designs fit, which comes closest where none fits, and which are on the front.
+
+The front holds the designs that no other fitting design equals or betters in every respect. The respects: depth, heads,
+head_dim, key and value heads and MLP of every stage (more is better), predicted kappa, serious warnings and cautions
+(less is better). There is no score: heads stand for the first paper's argument, head_dim for the second's, depth and MLP
+for what is given up. A design that is bettered only by designs with more warnings stays on the front."""
 
 from __future__ import annotations
 
@@ -10,19 +15,22 @@ from numpy.typing import NDArray
 
 from manyheads.spec.arch import Arch, Sketch, editable
 
-from .budget import Cap
-from .predict import Floats, log_kappa
-from .space import Ints, Space
-from .use import Use, latency_share
+from .attention_kappa import Floats, log_kappa
+from .constraints import Cap
+from .costs import Use, latency_share
+from .design_space import Ints, Space
 
+Spots = tuple[Ints, Ints, Ints]  # indices of depths, attentions and MLPs
 CHUNK = 1 << 19  # designs costed at once: their arrays stay in the cache
+SLACK = 1e-9  # predicted log kappas this close count as equal
 
 
 @dataclass(frozen=True, eq=False)
-class Found:
-    """What a search came to. `largest` is the largest MLP that fits each depth and attention, by its index, or -1.
-    Where nothing fits, `nearest` is the design with the smallest overshoot and `least` what each budget could come
-    to."""
+class SearchResult:
+    """Result of a search. `largest` is the index of the largest MLP that fits with each depth and attention, or -1.
+
+    Where nothing fits, `nearest` is the design with the smallest overshoot. `least` is the least that any design costs
+    of each capped kind."""
 
     space: Space
     log_kappas: Floats
@@ -33,7 +41,7 @@ class Found:
     least: dict[str, float]
 
 
-def search(space: Space, caps: tuple[Cap, ...], use: Use, latency: float) -> Found:
+def search(space: Space, caps: tuple[Cap, ...], use: Use, latency: float) -> SearchResult:
     """Cost every design of the space. `latency` is the original's, in seconds (or 1: shares)."""
     kappas = space_kappas(space)
     depths, count, widths = space.shape
@@ -59,7 +67,9 @@ def search(space: Space, caps: tuple[Cap, ...], use: Use, latency: float) -> Fou
             if over.flat[spot] < best:
                 at = np.unravel_index(spot, shape)
                 best, nearest = float(over.flat[spot]), (int(at[0]), int(at[1]) + start, int(at[2]))
-    return Found(space, kappas, fitting, largest, nearest, best, least)
+    return SearchResult(
+        space=space, log_kappas=kappas, fitting=fitting, largest=largest, nearest=nearest, overshoot=best, least=least
+    )
 
 
 def space_kappas(space: Space) -> Floats:
@@ -72,8 +82,50 @@ def space_kappas(space: Space) -> Floats:
 def costs_of(
     sketch: Arch | Sketch, original: Arch, caps: tuple[Cap, ...], use: Use, latency: float
 ) -> dict[str, NDArray[Any]]:
-    """What is capped, for every design of a sketch."""
-    found = use.costs(sketch, tuple(cap.kind for cap in caps))
+    """The capped costs of every design of a sketch."""
+    costs = use.costs(sketch, tuple(cap.kind for cap in caps))
     if any(cap.kind == "latency" for cap in caps):
-        found["latency"] = latency * latency_share(sketch, original, use)
-    return {kind: np.asarray(value) for kind, value in found.items()}
+        costs["latency"] = latency * latency_share(sketch, original, use)
+    return {kind: np.asarray(value) for kind, value in costs.items()}
+
+
+def candidates(largest: Ints) -> Spots:
+    """Each depth and attention with the largest MLP that fits, which betters every smaller one."""
+    depth, attention = np.nonzero(largest >= 0)
+    return depth, attention, largest[depth, attention]
+
+
+def pareto(space: Space, kappas: Floats, largest: Ints, serious: Ints, cautions: Ints) -> Spots:
+    """The front among `candidates`; `serious` and `cautions` count the warnings of each.
+
+    From one row of depths to the next, no stage has fewer layers."""
+    fits = largest >= 0
+    counts = np.full((2, *largest.shape), -1, np.int64)
+    counts[:, fits] = serious, cautions
+    keep = fits.copy()
+    calm = -np.round(kappas / SLACK).astype(np.int64)
+    goods = np.concatenate(
+        [space.heads, space.head_dims, calm, *([] if space.kv is None else [space.kv[:, None]])], axis=1
+    )
+    for levels in np.unique(counts[:, fits], axis=1).T:
+        mine = fits & (counts == levels[:, None, None]).all(axis=0)
+        # the largest MLP among designs with no more warnings, at each depth and at any depth from it on
+        rivals = np.where(fits & (counts <= levels[:, None, None]).all(axis=0), largest, -1)
+        onward = np.maximum.accumulate(rivals[::-1], axis=0)[::-1]
+        beyond = np.concatenate([onward[1:], np.full((1, onward.shape[1]), -1)])
+        keep &= ~mine | (largest > beyond)
+        for i in np.flatnonzero((mine & keep).any(axis=0)):
+            better = _betters(goods, int(i))
+            if better.any():
+                keep[:, i] &= ~mine[:, i] | (onward[:, better].max(axis=1) < largest[:, i])
+    at = np.nonzero(keep)
+    return at[0], at[1], largest[at]
+
+
+def _betters(goods: Ints, i: int) -> NDArray[np.bool_]:
+    """Which other attentions are at least as good as number `i` in every column."""
+    better = np.ones(len(goods), bool)
+    for column in goods.T:
+        better &= column >= column[i]
+    better[i] = False
+    return better

@@ -1,15 +1,29 @@
-"""One warning as a rule: for which designs it holds, and in words why."""
+"""What a warning is made of: a `Remark` (a code for machines, a sentence for people, the numbers in it), and rules that say
+for which designs a warning holds and how it is worded."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from .facts import Facts, StageFacts
-from .notes import Level, Note
+from .design_facts import Facts, StageFacts
+
+Level = Literal["reason", "caution", "serious"]
+
+
+@dataclass(frozen=True)
+class Remark:
+    """One reason for a design or warning about it. A `serious` warning says that an argument for it does not hold."""
+
+    code: str
+    words: str
+    numbers: Mapping[str, float | str] = field(default_factory=dict)
+    level: Level = "reason"
+
 
 Bools = NDArray[np.bool_]
 Said = tuple[str, Mapping[str, float | str]]  # a sentence and the numbers in it
@@ -17,8 +31,8 @@ Said = tuple[str, Mapping[str, float | str]]  # a sentence and the numbers in it
 
 @dataclass(frozen=True)
 class StageRule:
-    """A warning about one stage: it holds for a design where it holds for any of its stages, and speaks of the
-    first."""
+    """A warning about one stage. It holds for a design if it holds for any of its stages; its words are about the
+    first of them."""
 
     code: str
     level: Level
@@ -26,15 +40,15 @@ class StageRule:
     words: Callable[[StageFacts, int], Said]
 
     def holds(self, facts: Facts) -> Bools:
-        """For which designs."""
+        """For which designs the warning holds."""
         return np.asarray(np.any([self.where(stage) for stage in facts.stages], axis=0))
 
-    def note(self, facts: Facts, i: int) -> Note:
+    def remark(self, facts: Facts, i: int) -> Remark:
         """The warning for design number `i`."""
         stages = [stage for stage in facts.stages if self.where(stage)[i]]
         words, numbers = self.words(stages[0], i)
         more = f" (so in {len(stages)} stages)" if len(stages) > 1 else ""
-        return Note(self.code, f"{stages[0].label}{words}{more}", numbers, self.level)
+        return Remark(self.code, f"{stages[0].label}{words}{more}", numbers, self.level)
 
 
 @dataclass(frozen=True)
@@ -47,13 +61,13 @@ class WholeRule:
     words: Callable[[Facts, int], Said]
 
     def holds(self, facts: Facts) -> Bools:
-        """For which designs."""
+        """For which designs the warning holds."""
         return self.where(facts)
 
-    def note(self, facts: Facts, i: int) -> Note:
+    def remark(self, facts: Facts, i: int) -> Remark:
         """The warning for design number `i`."""
         words, numbers = self.words(facts, i)
-        return Note(self.code, words, numbers, self.level)
+        return Remark(self.code, words, numbers, self.level)
 
 
 Rule = StageRule | WholeRule

@@ -1,17 +1,19 @@
-"""Where the first paper's argument, more heads for better conditioning, does not carry a design."""
+"""Where the papers' arguments speak against a design: the first's (more heads, better conditioning) where it does not
+apply, the second's (rank per head) where it does."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from math import exp, log
 
 import numpy as np
 from numpy.typing import NDArray
 
 from manyheads.arch.redesign import SPLIT_TOLERANCE
-from manyheads.arch.thresholds import NEAR_PEAK, UNCHANGED
+from manyheads.arch.thresholds import LOW_RANK, NEAR_PEAK, UNCHANGED, USUAL_RANK, VERY_LOW_RANK
 
-from .facts import Facts, StageFacts
-from .rule import Bools, Rule, Said, StageRule, WholeRule
+from .design_facts import Facts, StageFacts
+from .rules import Bools, Rule, Said, StageRule, WholeRule, never
 
 
 def split(stage: StageFacts) -> Bools:
@@ -91,10 +93,10 @@ def _unchanged_words(facts: Facts, i: int) -> Said:
 
 
 def _worse(facts: Facts) -> Bools:
-    """Wider and past the peak, and still not as well off as the original before it."""
+    """Inner is wider and past the peak, and still kappa is not below that of the original, which lies before the peak."""
     wider = np.any([widened(stage) for stage in facts.stages], axis=0)
-    told = np.any([_peak(stage) | _narrow(stage) for stage in facts.stages], axis=0)
-    return np.asarray(wider & ~told & (facts.log_ratio >= UNCHANGED))
+    covered = np.any([_peak(stage) | _narrow(stage) for stage in facts.stages], axis=0)
+    return np.asarray(wider & ~covered & (facts.log_ratio >= UNCHANGED))
 
 
 def _worse_words(facts: Facts, i: int) -> Said:
@@ -112,10 +114,60 @@ def _grouped(stage: StageFacts) -> Bools:
 def _grouped_words(stage: StageFacts, i: int) -> Said:
     group, before = float(stage.heads[i] / stage.kv_heads[i]), stage.heads0 / stage.kv_heads0
     words = (
-        f"{group:g} heads share one head of keys and values ({before:g} before): kappa at initialisation does not "
-        "mind, but accuracy with more heads and fewer layers has not been measured"
+        f"{group:g} heads share one head of keys and values ({before:g} before): kappa at initialisation is "
+        "unaffected, but accuracy with more heads and fewer layers has not been measured"
     )
     return words, {"group": group, "before": before}
+
+
+COVERAGE = 0.9  # of the tokens' variance, below which a head cannot tell them apart
+
+
+def _uncovered(stage: StageFacts) -> Bools:
+    """Whether even the most that this rank can cover, by the probe's numbers, is too little."""
+    if stage.measured is None or stage.measured.coverage is None:
+        return never(len(stage.depth))
+    most = {int(dim): (stage.measured.bounds(int(dim)) or (0.0, 1.0))[1] for dim in np.unique(stage.head_dim)}
+    return np.array([most[int(dim)] < COVERAGE for dim in stage.head_dim])
+
+
+def _uncovered_words(stage: StageFacts, i: int) -> Said:
+    assert stage.measured is not None
+    low, high = stage.measured.bounds(int(stage.head_dim[i])) or (0.0, 1.0)
+    exactly = f"{low:.2f}" if high - low < 0.005 else f"between {low:.2f} and {high:.2f}"
+    words = f"rank {stage.head_dim[i]} covers {exactly} of the probed tokens' variance, less than {COVERAGE}"
+    return words, {"coverage_low": low, "coverage_high": high}
+
+
+def _low(stage: StageFacts) -> Bools:
+    """Whether rank is low: by the probe where there is one, else where heads are thin, or thinner than the original's."""
+    if stage.measured is not None and stage.measured.coverage is not None:
+        return _uncovered(stage)
+    thinner = (stage.head_dim < stage.head_dim0) & (stage.head_dim < USUAL_RANK)
+    return np.asarray((stage.head_dim < LOW_RANK) | thinner)
+
+
+def _corner(stage: StageFacts) -> Bools:
+    return np.asarray((stage.depth < stage.depth0) & _low(stage))
+
+
+def _corner_words(stage: StageFacts, i: int) -> Said:
+    words = (
+        f"depth is cut ({stage.depth0} to {stage.depth[i]}) while rank per head is low ({stage.head_dim[i]}): few "
+        "layers of low rank is where the second paper's errors are largest"
+    )
+    return words, {"depth": int(stage.depth[i]), "head_dim": int(stage.head_dim[i])}
+
+
+def _below(least: int, floor: int) -> tuple[Callable[[StageFacts], Bools], Callable[[StageFacts, int], Said]]:
+    def where(stage: StageFacts) -> Bools:
+        return np.asarray((stage.head_dim >= least) & (stage.head_dim < floor) & stage.changed)
+
+    def words(stage: StageFacts, i: int) -> Said:
+        dim = int(stage.head_dim[i])
+        return f"head_dim {dim} is under {floor}: each head has little rank to match tokens with", {"head_dim": dim}
+
+    return where, words
 
 
 RULES: tuple[Rule, ...] = (
@@ -125,4 +177,8 @@ RULES: tuple[Rule, ...] = (
     WholeRule("worse", "serious", _worse, _worse_words),
     WholeRule("unchanged", "caution", _unchanged, _unchanged_words),
     StageRule("grouped", "caution", _grouped, _grouped_words),
+    StageRule("coverage", "serious", _uncovered, _uncovered_words),
+    StageRule("shallow_rank", "serious", _corner, _corner_words),
+    StageRule("rank", "serious", *_below(1, VERY_LOW_RANK)),
+    StageRule("thin", "caution", *_below(VERY_LOW_RANK, LOW_RANK)),
 )

@@ -1,4 +1,4 @@
-"""The numbers that reasons and warnings are about, for one design or for a whole front at once."""
+"""The numbers behind reasons and warnings, for one design or for a whole front at once."""
 
 from __future__ import annotations
 
@@ -13,19 +13,18 @@ from manyheads.arch.quantities import Params
 from manyheads.spec.arch import Arch, Sketch, attentions, editable, mlps
 from manyheads.spec.parts import Mix
 
-from .predict import Floats, Site, log_kappa, sites
-from .probed import Probed
-from .use import Use, latency_share
+from .attention_kappa import AttentionShape, Floats, ProbedStage, log_kappa, sites
+from .costs import Use, latency_share
 
 Array = NDArray[Any]
 
 
 @dataclass(frozen=True, eq=False)
 class StageFacts:
-    """One editable stage of every design beside the same stage of the original (names that end in 0)."""
+    """One editable stage of every design beside the same stage of the original, whose names end in 0."""
 
     label: str  # "" in a flat model, "stage 3: " in a staged one
-    sites: tuple[Site, ...]
+    sites: tuple[AttentionShape, ...]
     mixes: tuple[Mix, ...]
     width: int
     depth: Array
@@ -40,7 +39,7 @@ class StageFacts:
     kv_heads0: int
     mlp0: int
     log_kappa0: float
-    measured: Probed | None = None
+    measured: ProbedStage | None = None
 
     @property
     def inner(self) -> Array:
@@ -54,13 +53,13 @@ class StageFacts:
 
     @property
     def changed(self) -> Array:
-        """Whether the attention of this stage is another than the original's."""
+        """Whether the attention of this stage differs from the original's."""
         return np.asarray((self.heads != self.heads0) | (self.head_dim != self.head_dim0))
 
 
 @dataclass(frozen=True, eq=False)
 class Facts:
-    """Designs (arrays, one entry each) beside their original."""
+    """Designs beside their original; arrays have one entry a design."""
 
     original: Arch
     use: Use
@@ -71,7 +70,7 @@ class Facts:
     costs0: dict[str, float]
 
     def ratio(self, kind: str) -> Array:
-        """What a design costs over what the original costs; 1 where that costs nothing."""
+        """A design's cost over the original's; 1 where the original costs nothing."""
         before = self.costs0[kind]
         return self.costs[kind] / before if before else np.ones_like(self.costs[kind], float)
 
@@ -82,7 +81,7 @@ class Facts:
 
     @property
     def layers0(self) -> int:
-        """The same of the original."""
+        """The same for the original."""
         return sum(stage.depth0 for stage in self.stages)
 
     @property
@@ -104,27 +103,38 @@ class Facts:
 
     @property
     def head_layers0(self) -> int:
-        """The same of the original."""
+        """The same for the original."""
         return sum(s.depth0 * s.heads0 * len(s.sites) for s in self.stages)
 
 
 def facts(
-    original: Arch, designs: Arch | Sketch, use: Use, latency: float = 1.0, probed: tuple[Probed | None, ...] = ()
+    original: Arch, designs: Arch | Sketch, use: Use, latency: float = 1.0, probed: tuple[ProbedStage | None, ...] = ()
 ) -> Facts:
-    """The numbers of every design of a sketch, or of one record. `latency` is the original's, in seconds, or 1."""
+    """The numbers of every design of a sketch, or of one record. `latency` is the original's, in seconds, or 1 if
+    unknown."""
     spots = editable(original)
     probed = probed or (None,) * len(spots)
     names = [f"stage {at + 1}: " if len(spots) > 1 else "" for at in range(len(spots))]
-    stages = tuple(_stage(original, designs, *each) for each in zip(spots, names, probed, strict=True))
+    stages = tuple(
+        _stage(original, designs, i, name, measured) for i, name, measured in zip(spots, names, probed, strict=True)
+    )
     kinds = ("params", "flops", "memory", "kv_cache")
     before = {kind: float(value) for kind, value in use.costs(original, kinds).items()} | {"latency": latency}
     count = max(len(stage.depth) for stage in stages)
     after = use.costs(designs, kinds) | {"latency": latency * latency_share(designs, original, use)}
     costs = {kind: np.broadcast_to(np.asarray(value), (count,)) for kind, value in after.items()}
-    return Facts(original, use, stages, params(designs), params(original), costs, before)
+    return Facts(
+        original=original,
+        use=use,
+        stages=stages,
+        params=params(designs),
+        params0=params(original),
+        costs=costs,
+        costs0=before,
+    )
 
 
-def _stage(original: Arch, designs: Arch | Sketch, i: int, label: str, measured: Probed | None) -> StageFacts:
+def _stage(original: Arch, designs: Arch | Sketch, i: int, label: str, measured: ProbedStage | None) -> StageFacts:
     old, new = original.stages[i], designs.stages[i]
     op0, op = attentions(old)[0], attentions(new)[0]
     mlp0, mlp = (next((part.mlp_dim for part in mlps(stage)), 0) for stage in (old, new))
@@ -133,21 +143,21 @@ def _stage(original: Arch, designs: Arch | Sketch, i: int, label: str, measured:
         *(np.atleast_1d(np.asarray(number)) for number in (new.depth, op.heads, op.head_dim, kv, mlp))
     )
     return StageFacts(
-        label,
-        sites(old),
-        tuple(part.mix for part in attentions(old)),
-        old.width,
-        depth,
-        heads,
-        dims,
-        shared,
-        widths,
-        log_kappa(old, heads * dims),
-        old.depth,
-        op0.heads,
-        op0.head_dim,
-        op0.heads if op0.kv_heads is None else op0.kv_heads,
-        mlp0,
-        float(log_kappa(old, np.array([op0.inner]))[0]),
-        measured,
+        label=label,
+        sites=sites(old),
+        mixes=tuple(part.mix for part in attentions(old)),
+        width=old.width,
+        depth=depth,
+        heads=heads,
+        head_dim=dims,
+        kv_heads=shared,
+        mlp=widths,
+        log_kappa=log_kappa(old, heads * dims),
+        depth0=old.depth,
+        heads0=op0.heads,
+        head_dim0=op0.head_dim,
+        kv_heads0=op0.heads if op0.kv_heads is None else op0.kv_heads,
+        mlp0=mlp0,
+        log_kappa0=float(log_kappa(old, np.array([op0.inner]))[0]),
+        measured=measured,
     )

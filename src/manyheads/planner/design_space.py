@@ -1,10 +1,10 @@
 """The designs that are searched, as three axes: depths, attention (heads and head_dim), MLP widths.
 
-A flat model has every depth, every pair of heads and head_dim that the policies give, every MLP width. The stages of a
-staged one move together: a design keeps at least some share of every stage's depth, gives at least some factor of heads
-to each stage of a chosen subset, and keeps at least some share of every MLP. For such worst-stage targets the cheapest
-choice is each stage's own, so the axes hold, for every target, the cheapest depth, heads or MLP of each stage: the
-fronts of the stages, merged. Outlook attention is split or left alone, never widened."""
+For a flat model the axes hold every depth, every pair of heads and head_dim that the policies give, every MLP width. The
+stages of a staged model move together: a design keeps at least some share of every stage's depth, gives at least some
+factor of heads to each stage of a chosen subset, and keeps at least some share of every MLP. The cheapest way to meet
+such a target is the cheapest depth, heads or MLP of each stage by itself; the axes hold these for every target. Outlook
+attention is split or left alone, never widened."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ from manyheads.spec.check import divisors
 from manyheads.spec.errors import UserError
 from manyheads.spec.parts import Attention, Outlook, Softmax, Stage
 
-from .limits import Limits
+from .constraints import Limits
 
 Ints = NDArray[np.int64]
-Pair = tuple[int, int]  # heads, head_dim
+HeadShape = tuple[int, int]  # heads, head_dim
 MOST = 4  # heads go up to this multiple of the original's
 LEAST_MLP = Fraction(1, 4)
 SHARES = tuple(Fraction(k, 8) for k in range(2, 9))  # of a staged model's MLPs
@@ -40,8 +40,8 @@ GROWTHS = tuple(Fraction(k, 8) for k in range(9, 8 * MOST + 1))  # of a staged m
 
 @dataclass(frozen=True, eq=False)
 class Space:
-    """Every combination of a row of `depths`, of `heads` and `head_dims` (and `kv`), and of `mlps`; one column a
-    stage."""
+    """Every combination of a row of `depths`, a row of `heads` and `head_dims` (and `kv`) and a row of `mlps`, with one
+    column for each stage."""
 
     original: Arch
     depths: Ints
@@ -104,7 +104,7 @@ class Space:
         )
 
     def find(self, arch: Arch) -> tuple[int, int, int] | None:
-        """Where `arch` stands on the axes, or None where it is not on them."""
+        """The indices of `arch` on the axes, or None if it is not on them."""
         if len(editable(arch)) != self.depths.shape[1]:
             return None
         same = (self.heads == heads_of(arch)).all(1) & (self.head_dims == head_dims_of(arch)).all(1)
@@ -113,14 +113,14 @@ class Space:
             same &= self.kv == (first.heads if first.kv_heads is None else first.kv_heads)
         spots = [np.flatnonzero((self.depths == depths_of(arch)).all(1)), np.flatnonzero(same)]
         spots.append(np.array([0]) if self.mlps is None else np.flatnonzero((self.mlps == mlp_dims_of(arch)).all(1)))
-        if any(len(found) == 0 for found in spots):
+        if any(len(indices) == 0 for indices in spots):
             return None
-        at = tuple(int(found[0]) for found in spots)
+        at = tuple(int(indices[0]) for indices in spots)
         return (at[0], at[1], at[2]) if self.arch(*at) == arch else None
 
 
 def space(original: Arch, limits: Limits) -> Space:
-    """The designs that `limits` leave."""
+    """The designs that `limits` allow."""
     stages = [original.stages[i] for i in editable(original)]
     if len(stages) == 1:
         heads, dims, kv = _attentions(stages[0], limits)
@@ -138,7 +138,7 @@ def _depths(original: Arch, limits: Limits) -> Ints:
         top = min(most, deepest - 1 if limits.max_depth is None and deepest > 1 else deepest)
         if limits.min_depth > top:
             raise UserError(
-                f"min_depth {limits.min_depth} leaves no depth to cut: the original has {deepest} layers; "
+                f"min_depth {limits.min_depth} leaves no depth to cut, since the original has {deepest} layers; "
                 f"write at most {top}"
             )
         return np.arange(limits.min_depth, top + 1)[:, None]
@@ -164,8 +164,8 @@ def _mlps(original: Arch, limits: Limits) -> Ints | None:
     return np.array(sorted(shares), np.int64)
 
 
-def pairs(stage: Stage, limits: Limits) -> Iterator[Pair]:
-    """Heads and head_dim that the limits allow in a stage, the original's own among them."""
+def pairs(stage: Stage, limits: Limits) -> Iterator[HeadShape]:
+    """Heads and head_dim that the limits allow in a stage, among them the original's."""
     op = attentions(stage)[0]
     low, high = limits.heads or (op.heads, max(MOST * op.heads, 8))
     seen = set()
@@ -194,8 +194,8 @@ def _allowed(op: Attention, heads: int, dim: int, limits: Limits) -> bool:
         return False
     neat = heads * dim == op.inner or dim in KERNELS
     usual = fixed or (split and neat and dim % limits.head_dim_multiple == 0)
-    known = dim in limits.head_dims if limits.head_dims else usual
-    return known and (limits.policy is None or (split if limits.policy == "split" else fixed))
+    listed = dim in limits.head_dims if limits.head_dims else usual
+    return listed and (limits.policy is None or (split if limits.policy == "split" else fixed))
 
 
 def _attentions(stage: Stage, limits: Limits) -> tuple[Ints, Ints, Ints | None]:
@@ -207,18 +207,18 @@ def _attentions(stage: Stage, limits: Limits) -> tuple[Ints, Ints, Ints | None]:
             f"kv_heads {limits.kv_heads!r}: only softmax attention shares keys and values, not "
             f"{type(op.mix).__name__}; leave it out"
         )
-    found = []
+    rows = []
     for heads, dim in pairs(stage, limits):
         for kv in _kv(op, heads, dim, limits) if grouped else (heads,):
             own = (op.heads, op.head_dim, op.kv_heads or op.heads)
             if limits.heads is not None or (heads > op.heads and (heads, dim, kv) != own):
-                found.append((heads, dim, kv))
-    if not found:
+                rows.append((heads, dim, kv))
+    if not rows:
         raise UserError(
             "no heads are left: the limits on policy, head_dims, heads, kv_heads and multiples exclude every "
-            f"design with more than {op.heads} heads; loosen one of them"
+            f"design with more than {op.heads} heads; loosen one of these limits"
         )
-    table = np.array(found, np.int64)
+    table = np.array(rows, np.int64)
     return table[:, 0], table[:, 1], table[:, 2] if grouped else None
 
 
@@ -231,27 +231,28 @@ def _kv(op: Attention, heads: int, dim: int, limits: Limits) -> list[int]:
             if op.kv_heads is None:
                 return [heads]
             # fixed keeps their number, split keeps their columns, as `redesign` does
-            kept = op.kv_heads if dim == op.head_dim else op.kv_inner // dim if op.kv_inner % dim == 0 else 0
-            return [kept] if kept and heads % kept == 0 else []
+            split = op.kv_inner // dim if op.kv_inner % dim == 0 else 0
+            kv = op.kv_heads if dim == op.head_dim else split
+            return [kv] if kv and heads % kv == 0 else []
         case number:
             return [number] if heads % number == 0 else []
 
 
 def _themes(stages: list[Stage], limits: Limits) -> tuple[Ints, Ints]:
-    """Heads and head_dims of a staged model, one row a theme: a policy, a factor of heads, the stages it is given
-    to."""
+    """Heads and head_dims of a staged model. Each row is a theme: a policy, a factor of heads and the stages that get
+    it."""
     if limits.kv_heads != "keep":
         raise UserError(
             f"kv_heads {limits.kv_heads!r}: grouped queries are searched for flat models only; leave it out"
         )
-    own: list[Pair] = [(op.heads, op.head_dim) for op in (attentions(stage)[0] for stage in stages)]
+    own: list[HeadShape] = [(op.heads, op.head_dim) for op in (attentions(stage)[0] for stage in stages)]
     options = [
         [pair for pair in pairs(stage, limits) if pair[0] > op[0]] for stage, op in zip(stages, own, strict=True)
     ]
-    columns: set[tuple[Pair | None, ...]] = set()
+    columns: set[tuple[HeadShape | None, ...]] = set()
     for growth in GROWTHS:
-        wide = [_cheapest(found, base, growth, fixed=True) for found, base in zip(options, own, strict=True)]
-        thin = [_cheapest(found, base, growth, fixed=False) for found, base in zip(options, own, strict=True)]
+        wide = [_cheapest(shapes, base, growth, fixed=True) for shapes, base in zip(options, own, strict=True)]
+        thin = [_cheapest(shapes, base, growth, fixed=False) for shapes, base in zip(options, own, strict=True)]
         columns |= {tuple(wide), tuple(thin)}
     themes = {
         tuple(pair if i in chosen and pair is not None else own[i] for i, pair in enumerate(column))
@@ -262,14 +263,14 @@ def _themes(stages: list[Stage], limits: Limits) -> tuple[Ints, Ints]:
     if not themes:
         raise UserError(
             "no heads are left: the limits on policy, head_dims, heads and multiples exclude every design with "
-            "more of them; loosen one"
+            "more heads; loosen one of these limits"
         )
     table = np.array(sorted(themes), np.int64)
     return table[:, :, 0], table[:, :, 1]
 
 
-def _cheapest(found: list[Pair], own: Pair, growth: Fraction, *, fixed: bool) -> Pair | None:
-    """The fewest heads of at least `growth` times the original's, head_dim kept; or exactly so many, inner kept."""
+def _cheapest(shapes: list[HeadShape], own: HeadShape, growth: Fraction, *, fixed: bool) -> HeadShape | None:
+    """With `fixed` head_dim, the fewest heads from `growth` times the original's on; else exactly that many, split."""
     if fixed:
-        return min((pair for pair in found if pair[1] == own[1] and pair[0] >= growth * own[0]), default=None)
-    return min((pair for pair in found if pair[1] != own[1] and pair[0] == growth * own[0]), default=None)
+        return min((pair for pair in shapes if pair[1] == own[1] and pair[0] >= growth * own[0]), default=None)
+    return min((pair for pair in shapes if pair[1] != own[1] and pair[0] == growth * own[0]), default=None)

@@ -1,7 +1,7 @@
-"""What designs take on this machine: batch-1 latency, training throughput, peak memory, original beside redesigns.
+"""What designs cost on this machine, original beside redesigns: batch-1 latency, training throughput, peak memory.
 
-torch is imported here, when asked for, and nowhere else in the planner. The models take turns, so that a machine that
-slows down slows all of them; medians are reported."""
+No other file of the planner imports torch, and this one only when it measures. The models take turns, so that a machine
+that slows down slows all of them; medians are reported."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from manyheads.arch.count import params
 from manyheads.spec.arch import Arch
 from manyheads.spec.errors import UserError
 
-ROUNDS, LEAST, SECONDS = 7, 3, 20.0  # rounds of turns; fewer, but never below LEAST, once so many seconds are spent
+ROUNDS, LEAST, SECONDS = 7, 3, 20.0  # rounds of turns; after SECONDS no further round begins, but LEAST are run
 
 
 @dataclass(frozen=True)
-class Measured:
-    """Seconds of one example alone (and the slowest turn), training examples a second at `batch`, peak bytes of a
-    training step: allocated on a GPU, tracked on a CPU (`source` says which), on `machine`."""
+class MachineCosts:
+    """Seconds of one example alone, median and slowest; training examples a second at `batch`; peak bytes of a training
+    step, allocated on a GPU or tracked on a CPU as `source` says."""
 
     latency: float
     slowest: float
@@ -40,11 +40,10 @@ def measure(
     device: str | None = None,
     train: bool = True,
     tick: Callable[[str], None] = lambda _: None,
-) -> tuple[Measured, ...]:
-    """Build every design and time it. Float32 eager on a CPU (batch 4 unless stated), bf16 autocast on a GPU (batch
-    32).
+) -> tuple[MachineCosts, ...]:
+    """Build every design and time it, eagerly: in float32 on a CPU (default batch 4), in bf16 autocast on a GPU (32).
 
-    Without `train` only latency is measured. `tick` is told what is being done."""
+    Without `train` only latency is measured. `tick` receives the name of each stage as it begins."""
     import torch
 
     try:
@@ -55,28 +54,28 @@ def measure(
     size = batch or (32 if where.type == "cuda" else 4)
     _room(archs, where)
     machine = torch.cuda.get_device_name(where) if where.type == "cuda" else f"CPU, {torch.get_num_threads()} threads"
-    found = []
+    costs = []
     tick("latency")
     alone = _race([_forward(arch, where) for arch in archs], where)
     for arch, turns in zip(archs, alone, strict=True):
         tick(f"training, {params(arch).total / 1e6:.0f} M")
         rate, memory, source = _training(arch, size, where) if train else (0.0, 0.0, "")
-        found.append(
-            Measured(
-                statistics.median(turns),
-                max(turns),
-                rate,
-                size,
-                memory,
-                source,
-                f"{machine}, torch {torch.__version__}, Python {platform.python_version()}",
+        costs.append(
+            MachineCosts(
+                latency=statistics.median(turns),
+                slowest=max(turns),
+                throughput=rate,
+                batch=size,
+                memory=memory,
+                source=source,
+                machine=f"{machine}, torch {torch.__version__}, Python {platform.python_version()}",
             )
         )
-    return tuple(found)
+    return tuple(costs)
 
 
 def _room(archs: Sequence[Arch], device: Any) -> None:
-    """Refuse what would not fit, before the machine grinds to a halt."""
+    """Refuse models whose weights do not fit in memory, before the machine starts to swap."""
     import os
 
     if device.type == "cuda":
@@ -107,7 +106,7 @@ def _forward(arch: Arch, device: Any) -> Callable[[], Any]:
 
 
 def _race(steps: list[Callable[[], Any]], device: Any) -> list[list[float]]:
-    """Seconds of every step over some rounds in which all take turns."""
+    """Seconds of every step in each round; in a round every step runs once."""
     for step in steps:
         _timed(step, device)
     turns: list[list[float]] = [[] for _ in steps]
@@ -133,7 +132,7 @@ def _timed(step: Callable[[], Any], device: Any) -> float:
 
 
 def _training(arch: Arch, batch: int, device: Any) -> tuple[float, float, str]:
-    """Training examples a second, peak bytes, and how these were found."""
+    """Training examples a second, peak bytes, and whether these were allocated or tracked."""
     import torch
 
     from manyheads.models.build import build
