@@ -80,7 +80,7 @@ def test_the_wheel_holds_the_package_and_nothing_else(wheel: Path) -> None:
 def test_light_commands_run_with_the_wheel_but_without_torch(wheel: Path, tmp_path: Path) -> None:
     programs = fresh(tmp_path / "venv")
     pip = [programs / "python", "-m", "pip", "install", "--quiet"]
-    call(*pip, "-c", CONSTRAINTS, "typer", "rich", "pyyaml")
+    call(*pip, "-c", CONSTRAINTS, "typer", "rich")
     call(*pip, "--no-deps", wheel)
     for command in (["--help"], ["zoo"], ["shape", "vit_b", "--depth", "7", "--heads", "16"], ["audit"]):
         assert call(programs / "manyheads", *command, cwd=tmp_path).strip()

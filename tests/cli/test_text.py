@@ -119,7 +119,7 @@ def test_what_cannot_be_generated_is_told(run: Path, tmp_path: Path) -> None:
         ([run / "model"], "does not say which tokenizer"),
         ([f"run:{run}", "--tokenizer", "bytes"], "is not the one of"),
         ([tmp_path / "small", "--tokenizer", "bytes"], "has 261 ids and the model's vocabulary is 90"),
-        ([f"run:{run}", "--prompt", "word " * 50], "tokens and the model looks at 32"),
+        ([f"run:{run}", "--prompt", "word " * 50], "tokens and the model takes 32"),
         ([f"run:{run}", "--samples", 0], "write 1 or more"),
         ([f"run:{run}", "--top-p", 2], "top_p 2"),
     ]:

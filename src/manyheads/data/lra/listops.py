@@ -103,16 +103,16 @@ def _only(levels: list[Level], trees: Indices, count: int) -> list[Level]:
     """The nodes of some of `count` trees, renumbered 0, 1, 2 and so on."""
     number = np.full(count, -1)
     number[trees] = np.arange(len(trees))
-    chosen, kept = [], np.zeros(0, bool)
+    chosen, remaining = [], np.zeros(0, bool)
     for depth, level in enumerate(levels):
         nodes = np.flatnonzero(number[level.tree] >= 0)
         if not len(nodes):
             break
         parent = level.parent[nodes]
         if depth:  # number of the parent among the operators that are left
-            parent = (np.cumsum(kept) - 1)[parent]
+            parent = (np.cumsum(remaining) - 1)[parent]
         chosen.append(Level(number[level.tree[nodes]], parent, level.word[nodes], level.arity[nodes]))
-        kept = number[level.tree[level.operator]] >= 0
+        remaining = number[level.tree[level.operator]] >= 0
     return chosen
 
 

@@ -63,8 +63,8 @@ def documents(
     letters = _spellings(setting.count, setting.seed)[topic, chosen]
     flat = letters.reshape(len(numbers), -1)
     there = flat != 0
-    kept = there & (there.cumsum(axis=1, dtype=np.int32) <= lengths[:, None])
-    return flat[kept], lengths
+    inside = there & (there.cumsum(axis=1, dtype=np.int32) <= lengths[:, None])
+    return flat[inside], lengths
 
 
 def _field(word: UInt64[np.ndarray, "documents words"], shift: int) -> Int[np.ndarray, "documents words"]:

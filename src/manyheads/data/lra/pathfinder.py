@@ -117,10 +117,10 @@ def _short(
     for dot in (0, 1):
         for step in (pen.dash / 2, 1j * pen.dash / 2):
             room.stamp(0, every, dots[:, dot] - step, dots[:, dot] + step)
-    out = np.zeros((count, scene.distractors, scene.distractor, 2), complex)
-    made = np.zeros(count, np.int64)
+    short = np.zeros((count, scene.distractors, scene.distractor, 2), complex)
+    counts = np.zeros(count, np.int64)
     for trial in range(ROUNDS * scene.distractors):
-        rows = np.flatnonzero(made < scene.distractors)
+        rows = np.flatnonzero(counts < scene.distractors)
         draws = uniforms(keyed(key, "place", trial), numbers[rows], 3 * PLACES).reshape(-1, PLACES, 3)
         start = (draws[..., 0] + 1j * draws[..., 1]) * (scene.side - 1)
         heading = np.exp(2j * np.pi * draws[..., 2])
@@ -132,12 +132,12 @@ def _short(
         grown = Contours(rows, numbers[rows], first, heading[best][:, None], room, rows)
         for at in range(1, scene.distractor):
             grown = grown.only(grown.extend(keyed(key, "short", trial), 0, at))
-        out[grown.row, made[grown.row]] = grown.dashes[:, 0]
-        made[grown.row] += 1
+        short[grown.row, counts[grown.row]] = grown.dashes[:, 0]
+        counts[grown.row] += 1
         for at in range(scene.distractor):
             grown.take(0, at, other=0)
-    drawn = np.repeat(np.arange(scene.distractors) < made[:, None], scene.distractor, axis=1)
-    return out.reshape(count, -1, 2), drawn
+    drawn = np.repeat(np.arange(scene.distractors) < counts[:, None], scene.distractor, axis=1)
+    return short.reshape(count, -1, 2), drawn
 
 
 def _picture(

@@ -1,1 +1,1 @@
-"""Text: tokenizers, documents, shards of token ids with a manifest, and what tasks cut out of them."""
+"""Text: tokenizers, documents, shards of token ids, and the rows that tasks read from them."""

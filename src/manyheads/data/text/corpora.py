@@ -1,6 +1,6 @@
 """Corpora by name: the embedded `tinystories`, and `shards:NAME`, a folder that `manyheads tokenize` wrote.
 
-A corpus is a folder with a folder of shards for each split: train, and valid where something is held out."""
+A corpus is a folder that holds one folder of shards for each split: train and, for held-out text, valid."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ EMBEDDED = Path(__file__).parent / "stories"
 
 @dataclass(frozen=True)
 class Split:
-    """Ids, and what their manifest says of them."""
+    """The token ids of a split, and their manifest."""
 
     manifest: Manifest
     tokens: Tokens
 
     @property
     def bytes_per_token(self) -> float:
-        """Bytes of text that one id stands for, over the whole split."""
+        """Bytes of text for each id, averaged over the split."""
         return self.manifest.text_bytes / self.manifest.tokens
 
 
 @dataclass(frozen=True)
 class Corpus:
-    """What there is to train on, and what is held out: a split of its own, or the last part of the first."""
+    """Training text and held-out text (`held`): the split valid, or the last part of the split train."""
 
     name: str
     folder: Path
@@ -44,7 +44,7 @@ class Corpus:
         return self.train.manifest.roles
 
 
-def place(name: str, root: Path) -> Path:
+def corpus_folder(name: str, root: Path) -> Path:
     """The folder of a corpus."""
     if check_corpus(name) == STORIES:
         return EMBEDDED
@@ -58,8 +58,8 @@ def place(name: str, root: Path) -> Path:
 
 
 def corpus(name: str, root: Path, held: float = 0.0) -> Corpus:
-    """The corpus of that name; `held` > 0 holds out that last part of the training ids in place of the split valid."""
-    folder = place(name, root)
+    """Open a corpus. `held` > 0 holds out that share of the training ids, the last ones, instead of the split valid."""
+    folder = corpus_folder(name, root)
     if not (folder / "train").is_dir() and (folder / MANIFEST).is_file():
         raise UserError(f"{folder} holds shards, not splits; write them to {folder / 'train'}")
     train = Split(*open_shards(folder / "train"))
@@ -83,4 +83,4 @@ def corpus(name: str, root: Path, held: float = 0.0) -> Corpus:
 
 def tokenizer(name: str, root: Path) -> Vocabulary:
     """The tokenizer of a corpus."""
-    return vocabulary(place(name, root) / "train")
+    return vocabulary(corpus_folder(name, root) / "train")

@@ -1,7 +1,7 @@
-"""Documents out of files: plain text, JSON lines, folders of Hugging Face datasets; also in xz, gzip and bzip2.
+"""Read documents from plain text, JSON lines and folders of Hugging Face datasets, also compressed (xz, gzip, bzip2).
 
-Where plain text has a document's end has to be said: `blank` (an empty line), `line`, `file`, or the text that stands
-between documents, such as <|endoftext|>."""
+For plain text the caller says what separates documents: `blank` (an empty line), `line`, `file`, or a text such as
+<|endoftext|>."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ CHUNK = 1 << 20  # characters read at a time
 
 
 def sources(paths: Sequence[Path]) -> list[Path]:
-    """The files to read, in order: those given, and for the folder of a Hugging Face dataset its tables by name."""
-    found: list[Path] = []
+    """The files to read, in order. The folder of a Hugging Face dataset is replaced by its tables in alphabetical order."""
+    files: list[Path] = []
     for path in paths:
         if path.is_dir():
             listed = (file for file in path.rglob("*") if file.suffix in TABLES)
@@ -35,25 +35,25 @@ def sources(paths: Sequence[Path]) -> list[Path]:
                     f"{path} is a folder without .arrow or .parquet files; give a Hugging Face dataset's "
                     "folder, or the text files themselves"
                 )
-            found += tables
+            files += tables
         elif path.is_file():
-            found.append(path)
+            files.append(path)
         else:
             raise UserError(f"{path} does not exist; give text files, JSON lines, or a Hugging Face dataset's folder")
-    if not found:
+    if not files:
         raise UserError("no files were given; name at least one to read")
-    return found
+    return files
 
 
 def kind(path: Path) -> str:
-    """`text`, `json` or `table`, by the name of the file; the ending of a compressed one is left out."""
+    """`text`, `json` or `table`, by the ending of the file's name (without that of a compressed file)."""
     name = Path(path.name).stem if path.suffix in OPENERS else path.name
     ending = Path(name).suffix
     return "table" if ending in TABLES else "json" if ending in JSON_LINES else "text"
 
 
 def documents(path: Path, *, between: str | None = None, field: str = "text") -> Iterator[str]:
-    """The documents of one file, white space at both ends removed; an empty one is an empty string."""
+    """The documents of one file, without white space at both ends. An empty document is an empty string."""
     match kind(path):
         case "table":
             return _table(path, field)
@@ -63,13 +63,13 @@ def documents(path: Path, *, between: str | None = None, field: str = "text") ->
             if between is None:
                 raise UserError(
                     f"{path} is plain text, which does not say where a document ends; write between=blank, "
-                    "line, file, or the text that stands between documents, such as '<|endoftext|>'"
+                    "line, file, or the text that separates documents, such as '<|endoftext|>'"
                 )
             return _plain(path, BETWEEN.get(between, between))
 
 
 def digest(path: Path) -> str:
-    """sha256 of a file as it lies there."""
+    """The sha256 of a file."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
@@ -81,13 +81,13 @@ def _open(path: Path) -> IO[str]:
 
 
 def _readable(path: Path, parts: Iterator[str]) -> Iterator[str]:
-    """`parts`, and a sentence where the file is damaged or in another encoding."""
+    """Yield `parts`; if the file is damaged or in another encoding, raise a `UserError`."""
     try:
         yield from parts
     except UnicodeDecodeError as error:
         wrong = error.object[error.start]
         raise UserError(
-            f"{path} is not UTF-8 ({error.reason}, byte {wrong:#04x}); convert it, say with iconv"
+            f"{path} is not UTF-8 ({error.reason}, byte {wrong:#04x}); convert it, for example with iconv"
         ) from None
     except (lzma.LZMAError, EOFError, gzip.BadGzipFile, OSError) as error:
         raise UserError(f"{path} cannot be read to its end: {error}; it is damaged or incomplete") from None
@@ -99,7 +99,7 @@ def _plain(path: Path, mark: str) -> Iterator[str]:
             while chunk := file.read(CHUNK if mark else -1):
                 yield chunk
 
-    rest = ""  # the beginning of a document whose end has not been read
+    rest = ""  # the beginning of a document whose end has not been read yet
     for chunk in _readable(path, chunks()):
         *whole, rest = (rest + chunk).split(mark) if mark else (chunk,)
         for part in whole:
@@ -117,19 +117,21 @@ def _json_lines(path: Path, field: str) -> Iterator[str]:
         if not line.strip():
             continue
         try:
-            found = json.loads(line)
+            entry = json.loads(line)
         except ValueError:
             raise UserError(
                 f"line {number} of {path} is no JSON: {line[:60]!r}; write one object on each line"
             ) from None
-        if not isinstance(found, dict) or field not in found:
-            has = f"it has {', '.join(map(str, found))}" if isinstance(found, dict) else f"it is {line[:60]!r}"
-            raise UserError(f"line {number} of {path} has no field {field!r} ({has}); name the one with the text")
-        if not isinstance(found[field], str):
+        if not isinstance(entry, dict) or field not in entry:
+            has = f"it has {', '.join(map(str, entry))}" if isinstance(entry, dict) else f"it is {line[:60]!r}"
             raise UserError(
-                f"field {field!r} in line {number} of {path} is {str(found[field])[:40]!r}, which is no text"
+                f"line {number} of {path} has no field {field!r} ({has}); name the field that holds the text"
             )
-        yield found[field].strip()
+        if not isinstance(entry[field], str):
+            raise UserError(
+                f"field {field!r} in line {number} of {path} is {str(entry[field])[:40]!r}, which is no text"
+            )
+        yield entry[field].strip()
 
 
 def _table(path: Path, field: str) -> Iterator[str]:
@@ -143,14 +145,16 @@ def _table(path: Path, field: str) -> Iterator[str]:
         source = arrow.memory_map(str(path))
         try:
             reader = arrow.ipc.open_stream(source)
-        except arrow.ArrowInvalid:  # the other of the two formats that end in .arrow
+        except arrow.ArrowInvalid:  # files that end in .arrow have one of two formats
             opened = arrow.ipc.open_file(source)
             names = opened.schema.names
             batches = lambda: (opened.get_batch(i) for i in range(opened.num_record_batches))  # noqa: E731
         else:
             names, batches = reader.schema.names, lambda: reader
     if field not in names:
-        raise UserError(f"{path} has no column {field!r}; it has {', '.join(names)}: name the one with the text")
+        raise UserError(
+            f"{path} has no column {field!r}; it has {', '.join(names)}: name the column that holds the text"
+        )
     for batch in batches():
         for text in batch.column(batch.schema.get_field_index(field)).to_pylist():
             yield (text or "").strip()

@@ -1,8 +1,7 @@
-"""GLUE (1804.07461) from its standard folders: CoLA, SST-2, MRPC, STS-B, QQP, MNLI, QNLI, RTE, each with train.tsv and
-dev.tsv. Tab-separated, never quoted; what a file lacks is named with its line.
+"""GLUE (1804.07461): read the official files and encode their sentences as rows of ids, <cls> A <sep> B <sep>.
 
-Pairs of sentences as rows of ids: <cls> A <sep> B <sep>, cut to a length, kept in a file so that a second run, or a
-machine without the tokenizer's package, does not have to encode them."""
+The files are train.tsv and dev.tsv in a folder for each task, tab-separated and never quoted. Encoded rows are cached in
+a file, so that a second run, or a machine without the package `tokenizers`, need not encode them."""
 
 from __future__ import annotations
 
@@ -24,13 +23,14 @@ from ..local_data import first_found
 from .documents import digest
 from .vocabulary import Vocabulary
 
-SHORT = 0.01  # share of lines that may be too short: QQP's official file has some
+SHORT = 0.01  # share of lines that may lack columns: QQP's official file has some
+BLOCK = 10_000  # pairs encoded at a time
 
 
 @dataclass(frozen=True)
 class Examples:
-    """Sentences and labels of one file. A single sentence has an empty second one; a label is a class number, or a
-    score. `short` lines had too few columns and were left out."""
+    """The sentences and labels of one file. `second` is empty in tasks on single sentences; a label is the number of a
+    class, or a score. `short` lines had too few columns and were left out."""
 
     first: list[str]
     second: list[str]
@@ -39,7 +39,7 @@ class Examples:
 
 
 def glue_folder(task: GlueSet, data: str, root: Path) -> Path:
-    """Where the files of a task lie."""
+    """The folder with the files of a task."""
     return first_found(root, (f"{data}/{task.folder}",), f"GLUE's {task.folder}", "https://gluebenchmark.com/tasks")
 
 
@@ -54,13 +54,13 @@ def read_examples(task: GlueSet, path: Path) -> Examples:
     except UnicodeDecodeError as error:
         raise UserError(f"{path} is not UTF-8 ({error.reason}); take the official file") from None
     names = list(task.header) or lines[0].rstrip("\r").split("\t")
-    wanted = [task.first, *([task.second] if task.second else []), task.label]
-    if missing := [name for name in wanted if name not in names]:
+    needed = [task.first, *([task.second] if task.second else []), task.label]
+    if missing := [name for name in needed if name not in names]:
         raise UserError(
             f"{path} has no column {' and no column '.join(missing)}; it has {', '.join(names)}. The official "
             "file has them; test.tsv has no labels"
         )
-    columns = [names.index(name) for name in wanted]
+    columns = [names.index(name) for name in needed]
     first, second, labels, short = [], [], [], 0
     for number, line in enumerate(lines[0 if task.header else 1 :], 1 if task.header else 2):
         cells = line.rstrip("\r").split("\t")
@@ -70,7 +70,7 @@ def read_examples(task: GlueSet, path: Path) -> Examples:
             short += 1
             continue
         label = cells[columns[-1]]
-        if task.name == "mnli" and label == "-":  # its annotators did not agree
+        if task.name == "mnli" and label == "-":  # its annotators disagreed
             continue
         first.append(cells[columns[0]])
         second.append(cells[columns[1]] if task.second else "")
@@ -99,12 +99,9 @@ def _label(task: GlueSet, label: str, path: Path, number: int) -> float:
     return score
 
 
-BLOCK = 10_000  # pairs encoded at a time
-
-
 @dataclass(frozen=True)
 class Encoded:
-    """Rows of ids, padded at the end; `lengths` are their real tokens, `parts` where B begins."""
+    """Rows of ids, padded at the end. `lengths` counts the ids before the padding; B begins at `parts`."""
 
     ids: Int[np.ndarray, "rows tokens"]
     lengths: Int[np.ndarray, " rows"]
@@ -117,7 +114,7 @@ class Encoded:
 
 
 def encode(examples: Examples, vocabulary: Vocabulary, tokens: int) -> Encoded:
-    """The pairs of `examples`; of a pair that is too long the longer sentence is cut, token by token from its end."""
+    """Encode pairs of sentences. Of a pair that is too long, the longer sentence loses tokens at its end."""
     pad, cls, sep = (vocabulary.role(name) for name in ("pad", "cls", "sep"))
     if tokens < 4:
         raise UserError(f"{tokens} tokens hold no pair; write at least 4: three are special")
@@ -136,7 +133,7 @@ def encode(examples: Examples, vocabulary: Vocabulary, tokens: int) -> Encoded:
 
 
 def shortened(left: list[int], right: list[int], room: int) -> tuple[list[int], list[int]]:
-    """Both lists, together at most `room` long: the longer one gives way, and from equal lengths on both in turn."""
+    """Both lists, cut to at most `room` together: the longer one is cut, and once both are equally long, both in turn."""
     over = len(left) + len(right) - room
     if over <= 0:
         return left, right
@@ -150,37 +147,36 @@ def shortened(left: list[int], right: list[int], room: int) -> tuple[list[int], 
 def encoded(
     task: GlueSet, data: str, root: Path, vocabulary: Vocabulary, tokens: int
 ) -> tuple[Encoded, tuple[Encoded, ...]]:
-    """Training and held-out rows of a GLUE task. They are kept below `root`/`data`/encoded, where that can be
-    written."""
+    """The training rows and the held-out rows of a GLUE task, cached below `root`/`data`/encoded if that can be written."""
     place = glue_folder(task, data, root)
-    found = []
+    splits = []
     for name in ("train.tsv", *task.held):
         path = place / name
         if not path.is_file():
-            read_examples(task, path)  # says what is missing
+            read_examples(task, path)  # raises the error that says what is missing
         mark = hashlib.sha256(f"{vocabulary.digest} {digest(path)} {tokens}".encode()).hexdigest()[:16]
-        kept = root / data / "encoded" / f"{task.name}-{Path(name).stem}-{mark}.safetensors"
-        rows = _kept(kept)
+        cache = root / data / "encoded" / f"{task.name}-{Path(name).stem}-{mark}.safetensors"
+        rows = _read_cache(cache)
         if rows is None:
             rows = encode(read_examples(task, path), vocabulary, tokens)
-            _keep(rows, kept)
+            _write_cache(rows, cache)
         if rows.ids.max() >= vocabulary.size:
             raise UserError(
-                f"{kept} has ids up to {rows.ids.max()}, and tokenizer {vocabulary.name} has 0 to "
+                f"{cache} has ids up to {rows.ids.max()}, and tokenizer {vocabulary.name} has 0 to "
                 f"{vocabulary.size - 1}; delete it"
             )
-        found.append(rows)
-    return found[0], tuple(found[1:])
+        splits.append(rows)
+    return splits[0], tuple(splits[1:])
 
 
-def _kept(path: Path) -> Encoded | None:
-    """Rows that were kept; a damaged file counts as none."""
+def _read_cache(path: Path) -> Encoded | None:
+    """Rows from the cache; None for a missing or damaged file."""
     with suppress(OSError, SafetensorError, ValueError, TypeError):
         return Encoded(**load_file(path))
     return None
 
 
-def _keep(rows: Encoded, path: Path) -> None:
+def _write_cache(rows: Encoded, path: Path) -> None:
     with suppress(OSError, UserError, SafetensorError):  # a folder that cannot be written only costs time
         path.parent.mkdir(parents=True, exist_ok=True)
         with writing(path, shared=True) as partial:

@@ -28,10 +28,10 @@ MANIFEST, TOKENIZER = "manifest.json", "tokenizer.json"
 DTYPES = {"uint16": 2**16, "uint32": 2**32}
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Shard:
-    """One file of little-endian ids. `text_bytes` is what they were in UTF-8, separators not counted; `largest` the
-    highest id; `crc32` that of the ids."""
+    """One file of little-endian ids. `text_bytes` is the length of their text in UTF-8 without separators, `largest` the
+    highest id, `crc32` the checksum of the ids."""
 
     file: str
     tokens: int
@@ -44,19 +44,21 @@ class Shard:
 
 @dataclass(frozen=True)
 class SourceFile:
-    """A file that was read."""
+    """A source file of the corpus."""
 
     name: str
     bytes: int
     sha256: str
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Manifest:
-    """All of a folder. `tokenizer` is its name, `digest` its sha256, `vocab` the number of its ids, `roles` its special
-    tokens. After each document stands `separator`: an id, or a text that was tokenized with it. `between` and `field`
-    say where the documents were found, `empty` how many had no text and were left out, `dropped` how many because they
-    stand in the files `without`."""
+    """What a folder of shards holds.
+
+    `tokenizer` is the name of the tokenizer, `digest` its sha256, `vocab` the number of its ids, `roles` its special
+    tokens. `separator` comes after each document: an id, or a text that was tokenized with the document. `between` and
+    `field` say how documents were found in the `sources`. `empty` documents had no text and `dropped` ones occur in the
+    held-out files `without`; both were left out."""
 
     tokenizer: str
     digest: str
@@ -75,26 +77,26 @@ class Manifest:
 
     @property
     def tokens(self) -> int:
-        """Ids in all shards, separators among them."""
+        """The number of ids in all shards, including separators."""
         return sum(shard.tokens for shard in self.shards)
 
     @property
     def documents(self) -> int:
-        """Documents that were not empty."""
+        """The number of documents that were not empty."""
         return sum(shard.documents for shard in self.shards)
 
     @property
     def text_bytes(self) -> int:
-        """Bytes of text, in UTF-8."""
+        """The length of all text in bytes of UTF-8."""
         return sum(shard.text_bytes for shard in self.shards)
 
     def save(self, folder: Path) -> None:
-        """Write manifest.json, in one step."""
+        """Write manifest.json."""
         replace(folder / MANIFEST, dump(asdict(self), sort=True))
 
 
 def read_manifest(folder: Path) -> Manifest:
-    """The manifest of a folder; a missing, damaged or newer one is a sentence."""
+    """The manifest of a folder. A `UserError` says when it is missing, damaged or of a newer schema."""
     path = folder / MANIFEST
     if not path.is_file():
         state = (
@@ -109,26 +111,26 @@ def read_manifest(folder: Path) -> Manifest:
             raise UserError(f"{path} has schema {data.get('schema')!r}; this manyheads reads {SCHEMA}")
         parts = {"shards": tuple(Shard(**shard) for shard in data["shards"])}
         lists = {name: tuple(SourceFile(**source) for source in data.get(name, ())) for name in ("sources", "without")}
-        found = Manifest(**data | parts | lists)
+        manifest = Manifest(**data | parts | lists)
     except UserError:
         raise
     except (ValueError, TypeError, KeyError, AttributeError) as error:
         raise UserError(f"{path} is damaged ({error}); tokenize again into a new folder") from None
-    _check_manifest(found, path)
-    return found
+    _check_manifest(manifest, path)
+    return manifest
 
 
-def _check_manifest(found: Manifest, path: Path) -> None:
+def _check_manifest(manifest: Manifest, path: Path) -> None:
     wrong = [
         f"{name} is {value!r}"
         for name, value, good in (
-            ("dtype", found.dtype, found.dtype in DTYPES),
-            ("vocab", found.vocab, isinstance(found.vocab, int) and found.vocab > 0),
-            ("shards", found.shards, bool(found.shards)),
+            ("dtype", manifest.dtype, manifest.dtype in DTYPES),
+            ("vocab", manifest.vocab, isinstance(manifest.vocab, int) and manifest.vocab > 0),
+            ("shards", manifest.shards, bool(manifest.shards)),
         )
         if not good
     ]
-    for shard in found.shards:
+    for shard in manifest.shards:
         counts = {field.name: getattr(shard, field.name) for field in fields(Shard) if field.type == "int"}
         wrong += [
             f"{name} of {shard.file} is {value!r}"
@@ -139,16 +141,16 @@ def _check_manifest(found: Manifest, path: Path) -> None:
             wrong.append(f"a shard is called {shard.file!r}")
     if wrong:
         raise UserError(f"{path} is damaged: {wrong[0]}; tokenize again into a new folder")
-    high = max(found.shards, key=lambda shard: shard.largest)
-    if high.largest >= found.vocab:
+    high = max(manifest.shards, key=lambda shard: shard.largest)
+    if high.largest >= manifest.vocab:
         raise UserError(
-            f"{path}: {high.file} has ids up to {high.largest}, and tokenizer {found.tokenizer} has 0 to "
-            f"{found.vocab - 1}; tokenize again with the right tokenizer"
+            f"{path}: {high.file} has ids up to {high.largest}, and tokenizer {manifest.tokenizer} has 0 to "
+            f"{manifest.vocab - 1}; tokenize again with the right tokenizer"
         )
 
 
 class Tokens:
-    """A row of ids that may lie in several files; `cut` gives a part of it without reading anything."""
+    """A long row of ids, stored in one or several arrays."""
 
     def __init__(self, parts: list[np.ndarray], first: int = 0, last: int | None = None) -> None:
         self.parts = parts
@@ -159,33 +161,33 @@ class Tokens:
         return self.last - self.first
 
     def cut(self, first: int, last: int) -> Tokens:
-        """The ids from `first` up to, not including, `last`."""
+        """The ids from `first` up to, but not including, `last`; nothing is read."""
         assert 0 <= first <= last <= len(self)
         return Tokens(self.parts, self.first + first, self.first + last)
 
     def read(self, start: int, count: int) -> np.ndarray:
-        """`count` ids from `start` on, across files where they end."""
+        """`count` ids from `start` on, from as many arrays as they reach over."""
         at, stop = self.first + start, self.first + start + count
         assert start >= 0
         assert stop <= self.last
         part = bisect_right(self.ends, at)
         before = self.ends[part - 1] if part else 0
-        found = self.parts[part][at - before : stop - before]
-        if len(found) == count:
-            return found
-        return np.concatenate((found, Tokens(self.parts).read(at + len(found), count - len(found))))
+        ids = self.parts[part][at - before : stop - before]
+        if len(ids) == count:
+            return ids
+        return np.concatenate((ids, Tokens(self.parts).read(at + len(ids), count - len(ids))))
 
     def rows(self, starts: Int[np.ndarray, " rows"], count: int) -> Int[np.ndarray, "rows count"]:
         """`count` ids from each of `starts` on."""
-        out = np.empty((len(starts), count), dtype=np.int64)
-        for row, start in zip(out, starts.tolist(), strict=True):
+        rows = np.empty((len(starts), count), dtype=np.int64)
+        for row, start in zip(rows, starts.tolist(), strict=True):
             row[:] = self.read(start, count)
-        return out
+        return rows
 
 
 @lru_cache(maxsize=8)
 def open_shards(folder: Path) -> tuple[Manifest, Tokens]:
-    """The manifest of a folder of shards and its ids; sizes and checksums have been compared (about 1 GB a second)."""
+    """The manifest and the ids of a folder of shards. Sizes and checksums are compared first (about 1 GB a second)."""
     manifest = read_manifest(folder)
     return manifest, Tokens([_read_shard(folder, shard, manifest.dtype) for shard in manifest.shards])
 
@@ -204,7 +206,7 @@ def _read_shard(folder: Path, shard: Shard, dtype: str) -> np.ndarray:
         else:
             data = np.memmap(path, dtype=kind, mode="r")
     except FileNotFoundError:
-        raise UserError(f"{path} is missing, and the manifest beside it lists it{again}") from None
+        raise UserError(f"{path} is missing, but the manifest lists it{again}") from None
     except (OSError, ValueError, lzma.LZMAError) as error:
         raise UserError(f"{path} is damaged: {error}{again}") from None
     if len(data) != shard.tokens or checksum(data) != shard.crc32:
@@ -213,25 +215,25 @@ def _read_shard(folder: Path, shard: Shard, dtype: str) -> np.ndarray:
 
 
 def checksum(ids: np.ndarray) -> int:
-    """crc32 of the bytes of `ids`."""
-    found = 0
+    """The CRC-32 of the bytes of `ids`."""
+    crc = 0
     flat = memoryview(ids.view(np.uint8))  # type: ignore[arg-type]  # an array is a buffer, which its stubs do not say
     for start in range(0, len(flat), CHECKED):
-        found = zlib.crc32(flat[start : start + CHECKED], found)
-    return found
+        crc = zlib.crc32(flat[start : start + CHECKED], crc)
+    return crc
 
 
 def vocabulary(folder: Path) -> Vocabulary:
-    """The tokenizer that shards were made with: a copy lies beside them."""
+    """The tokenizer that the shards were made with, from the copy in their folder or the one above it."""
     manifest = read_manifest(folder)
     plain = named(BYTES, folder)
     if manifest.digest == plain.digest:
         return plain
     place = next((at / TOKENIZER for at in (folder, folder.parent) if (at / TOKENIZER).is_file()), folder / TOKENIZER)
-    found = read(place, manifest.tokenizer)
-    if found.digest != manifest.digest:
+    tokenizer = read(place, manifest.tokenizer)
+    if tokenizer.digest != manifest.digest:
         raise UserError(
-            f"{place} is not the tokenizer of these shards: its sha256 is {found.digest[:12]}, and the "
+            f"{place} is not the tokenizer of these shards: its sha256 is {tokenizer.digest[:12]}, and the "
             f"manifest says {manifest.digest[:12]}; put the right one there"
         )
-    return found
+    return tokenizer

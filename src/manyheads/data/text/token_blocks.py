@@ -1,7 +1,6 @@
-"""Sequences out of a row of ids: documents packed one after the other, cut into equal blocks, dealt in an order that is
-a function of seed, step and row.
+"""Training sequences from a corpus: blocks of token ids, the order in which they are dealt, and masking.
 
-Which tokens of a sequence are hidden, and behind what: a function of seed and place, as many in every sequence."""
+Documents are packed one after another and cut into equal blocks. Order and masks are functions of seed, step and row."""
 
 from __future__ import annotations
 
@@ -18,10 +17,11 @@ from .shards import Tokens
 
 
 class Packed:
-    """Blocks of `stride` ids side by side, each read with `more` ids that follow it (1: the targets of the last).
+    """Adjacent blocks of `stride` ids, each read together with the `more` ids that follow it (1: the last id's target).
 
-    `shuffled` deals every block once an epoch, each epoch in an order of its own; `given` in the order of the corpus;
-    `random` reads from anywhere, with repetition, so that blocks overlap. What does not fill a block is not read."""
+    `dealt` is the order: `shuffled` deals every block once an epoch, in a new order each epoch; `given` keeps the order
+    of the corpus; `random` begins a block at any id, so that blocks repeat and overlap. Ids at the end of the corpus
+    that do not fill a block are not read."""
 
     def __init__(self, tokens: Tokens, stride: int, more: int, dealt: BlockOrder, seed: int, batch: int) -> None:
         self.tokens, self.length, self.stride, self.dealt = tokens, stride + more, stride, dealt
@@ -35,7 +35,7 @@ class Packed:
         self.seed = seed
 
     def starts(self, step: int, rows: range) -> Indices:
-        """Where the sequences of these rows of a step begin."""
+        """The first ids of the sequences in these rows of a step."""
         places = self.order.places(step, rows)
         if self.dealt == "random":
             room = np.uint64(len(self.tokens) - self.length + 1)
@@ -43,11 +43,11 @@ class Packed:
         return self.stride * (places % self.samples if self.dealt == "given" else self.order.at(places))
 
     def batch(self, step: int, rows: range) -> Int[np.ndarray, "rows length"]:
-        """The ids of these rows of a step."""
+        """The sequences in these rows of a step."""
         return self.tokens.rows(self.starts(step, rows), self.length)
 
     def block(self, numbers: Indices) -> Int[np.ndarray, "rows length"]:
-        """The ids of blocks by their number in the corpus."""
+        """Blocks by their number in the corpus."""
         return self.tokens.rows(self.stride * numbers, self.length)
 
 
@@ -56,8 +56,8 @@ Rows = Int[np.ndarray, "rows tokens"]
 
 @dataclass(frozen=True)
 class Hiding:
-    """Of `tokens` tokens `chosen` are predicted: `masked` of them stand behind the mask token, `swapped` behind a
-    random one, the rest as they are. `protected` ids are not chosen while there are others."""
+    """The masking of sequences of `tokens` ids: `chosen` of them are predicted. Of these, `masked` are replaced by the
+    mask token, `swapped` by a random id, and the rest stay. `protected` ids are chosen only if no others are left."""
 
     tokens: int
     chosen: int
@@ -68,9 +68,9 @@ class Hiding:
     protected: tuple[int, ...] = ()
 
     def __call__(self, ids: Rows, places: Indices, seed: int) -> tuple[Rows, Rows, Rows]:
-        """Ids with some hidden, where those are, and what they were. Positions are drawn without repetition."""
+        """The ids after masking, the chosen positions (without repetition), and the ids that stood there."""
         words = bits(key(seed, "chosen"), places, self.tokens)
-        if self.protected:  # last in the order
+        if self.protected:  # they come last in the order
             words = np.where(np.isin(ids, self.protected), ~np.uint64(0), words >> np.uint64(1))
         at = np.argsort(words, axis=1, kind="stable")[:, : self.chosen]
         targets = np.take_along_axis(ids, at, axis=1)
@@ -84,7 +84,10 @@ class Hiding:
 
 
 def hiding(tokens: int, share: float, mask: int, vocab: int, protected: tuple[int, ...] = ()) -> Hiding:
-    """BERT's rule with exact counts, as Crammed BERT has it: of the chosen, 80 % masked and 10 % swapped, rounded."""
+    """BERT's rule with exact counts, as in Crammed BERT: of the chosen ids, 80 % are masked and 10 % swapped, rounded."""
     chosen = max(1, round(share * tokens))
     masked = round(0.8 * chosen)
-    return Hiding(tokens, chosen, masked, min(round(0.1 * chosen), chosen - masked), mask, vocab, protected)
+    swapped = min(round(0.1 * chosen), chosen - masked)
+    return Hiding(
+        tokens=tokens, chosen=chosen, masked=masked, swapped=swapped, mask=mask, vocab=vocab, protected=protected
+    )

@@ -1,4 +1,4 @@
-"""Train a BPE or a WordPiece on a corpus of your own."""
+"""Train a BPE or WordPiece tokenizer on your own texts."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ UNKNOWN = "<unk>"
 def train_tokenizer(kind: TokenizerKind, texts: Iterable[str], size: int, name: str = "") -> Vocabulary:
     """A tokenizer of exactly `size` tokens, trained on `texts`.
 
-    `bpe` is GPT-2's: bytes, nothing normalised, any text comes back as it was. `wordpiece` is Crammed BERT's: lower
-    case, no accents, ASCII alone, split at white space and punctuation. The special tokens are <pad>, <|endoftext|>,
-    <cls>, <sep> and <mask>, ids 0 to 4, and <unk> in a WordPiece."""
+    `bpe` is GPT-2's kind: it works on bytes, without normalisation, and any text survives encoding and decoding.
+    `wordpiece` is Crammed BERT's: lower case, no accents, ASCII only, split at white space and punctuation. The special
+    tokens are <pad>, <|endoftext|>, <cls>, <sep> and <mask>, ids 0 to 4, and <unk> in a WordPiece."""
     if kind not in ("bpe", "wordpiece"):
         raise UserError(f"a tokenizer of kind {kind!r} cannot be trained; write bpe or wordpiece")
     library: Any = optional("tokenizers", "tokenizers", "training a tokenizer")
@@ -52,15 +52,16 @@ def train_tokenizer(kind: TokenizerKind, texts: Iterable[str], size: int, name: 
     if kind == "bpe":
         merges = [pair if isinstance(pair, str) else " ".join(pair) for pair in data["model"]["merges"]]
         return parse(byte_pairs(vocab, merges, ids), name or f"bpe-{size}")
-    # The trainer numbers pieces in the order of a hash table, another one at each run; encoding does not look at
-    # numbers.
+    # The trainer numbers the pieces in the order of a hash table, which differs between runs. Encoding does not depend
+    # on the numbers.
     vocab = {word: i for i, word in enumerate([*special, *sorted(vocab.keys() - set(special))])}
-    made = word_pieces(vocab, ids, UNKNOWN, data["normalizer"], data["pre_tokenizer"])
-    return parse(made, name or f"wordpiece-{size}")
+    text = word_pieces(vocab, ids, UNKNOWN, data["normalizer"], data["pre_tokenizer"])
+    return parse(text, name or f"wordpiece-{size}")
 
 
 def crammed_normalizer(library: Any) -> Any:
-    """Crammed BERT's: `` and '' are quotation marks, accents and everything beyond ASCII go, runs of spaces are one."""
+    """Crammed BERT's normalizer: `` and '' become quotation marks, accents and all beyond ASCII are removed, and runs of
+    spaces become one."""
     make = library.normalizers
     return make.Sequence(
         [

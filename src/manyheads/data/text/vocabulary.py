@@ -1,7 +1,7 @@
 """Tokenizers by name: `bytes`, the embedded `stories`, GPT-2's and BERT's from their files, any tokenizer.json.
 
-A `Vocabulary` is data: the text of a tokenizer.json, whose sha256 is its digest. Sizes and special tokens are read from
-it without the `tokenizers` package, which is needed to encode and to decode alone."""
+A `Vocabulary` is the text of a tokenizer.json; its digest is the sha256 of that text. Its size and special tokens are
+read without the package `tokenizers`, which is needed only to encode and decode."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ from ..local_data import first_found
 BYTES, STORIES, GPT2, BERT = "bytes", "stories", "gpt2", "bert_uncased"
 NAMES = (BYTES, STORIES, GPT2, BERT)
 EMBEDDED = Path(__file__).parent / "stories" / "tokenizer.json"
-SPECIAL = ("<pad>", "<|endoftext|>", "<cls>", "<sep>", "<mask>")  # of what is trained here, ids 0 to 4
-# What a special token is for, by the names that tokenizers give it; the first one found counts.
+SPECIAL = ("<pad>", "<|endoftext|>", "<cls>", "<sep>", "<mask>")  # of tokenizers trained here, ids 0 to 4
+# The purpose of a special token -> the names that tokenizers give it; the first name in the vocabulary counts.
 ROLES = {
     "pad": ("<pad>", "[PAD]"),
-    "end": ("<|endoftext|>", "</s>", "<sep>", "[SEP]"),  # stands after a document
+    "end": ("<|endoftext|>", "</s>", "<sep>", "[SEP]"),  # comes after a document
     "cls": ("<cls>", "[CLS]", "<s>"),
     "sep": ("<sep>", "[SEP]", "</s>"),
     "mask": ("<mask>", "[MASK]"),
@@ -36,7 +36,7 @@ FORMS = f"{', '.join(NAMES)}, a tokenizer.json, a vocab.txt, or a folder that ho
 
 @dataclass(frozen=True)
 class Vocabulary:
-    """A tokenizer: `text` is its tokenizer.json, empty for bytes. `roles` says which id is for what (see ROLES)."""
+    """A tokenizer: `text` is its tokenizer.json, empty for bytes; `roles` are the ids of its special tokens (see ROLES)."""
 
     name: str
     text: str
@@ -45,15 +45,15 @@ class Vocabulary:
 
     @property
     def digest(self) -> str:
-        """sha256 of the tokenizer."""
+        """The sha256 of the tokenizer."""
         return hashlib.sha256((self.text or BYTES).encode()).hexdigest()
 
     def role(self, name: str) -> int:
-        """The id of a special token, by what it is for."""
+        """The id of a special token by its purpose, a key of ROLES."""
         if name not in self.roles:
-            known = " or ".join(ROLES[name])
+            names = " or ".join(ROLES[name])
             raise UserError(
-                f"tokenizer {self.name} has no token {known}, which this needs; it has "
+                f"tokenizer {self.name} has no token {names}, which is needed here; it has "
                 f"{', '.join(self.roles) or 'no special token'}: add it and tokenize again"
             )
         return self.roles[name]
@@ -74,20 +74,20 @@ class Vocabulary:
         """The ids of each text, without special tokens."""
         if not self.text:
             return [(np.frombuffer(text.encode(), np.uint8).astype(np.int64) + len(SPECIAL)).tolist() for text in texts]
-        return [found.ids for found in self._coder.encode_batch_fast(list(texts), add_special_tokens=False)]
+        return [encoding.ids for encoding in self._coder.encode_batch_fast(list(texts), add_special_tokens=False)]
 
     def decode(self, ids: Iterable[int]) -> str:
-        """The text of `ids`, special tokens left out."""
-        kept = [int(i) for i in ids]
-        if high := [i for i in kept if not 0 <= i < self.size]:
+        """The text of `ids`, without special tokens."""
+        numbers = [int(i) for i in ids]
+        if high := [i for i in numbers if not 0 <= i < self.size]:
             raise UserError(f"id {high[0]} is none of tokenizer {self.name}, whose ids are 0 to {self.size - 1}")
         if self.text:
-            return str(self._coder.decode(kept, skip_special_tokens=True))
-        return bytes(i - len(SPECIAL) for i in kept if i >= len(SPECIAL)).decode(errors="replace")
+            return str(self._coder.decode(numbers, skip_special_tokens=True))
+        return bytes(i - len(SPECIAL) for i in numbers if i >= len(SPECIAL)).decode(errors="replace")
 
 
 def load(name: str, root: Path) -> Vocabulary:
-    """The tokenizer that `name` stands for; files of gpt2 and bert_uncased are looked for below `root`/tokenizers."""
+    """The tokenizer `name`. The files of gpt2 and bert_uncased are searched for below `root`/tokenizers."""
     if name == BYTES:
         return Vocabulary(BYTES, "", len(SPECIAL) + 256, dict(zip(ROLES, range(5), strict=True)))
     if name == STORIES:
@@ -100,7 +100,9 @@ def load(name: str, root: Path) -> Vocabulary:
         }[name]
         return _files(first_found(root, places, f"tokenizer {name}", f"its publisher ({files})"), name)
     path = Path(name).expanduser()
-    short = path.parent.name if path.name == "tokenizer.json" else path.stem  # a manifest names no machine's folders
+    short = (
+        path.parent.name if path.name == "tokenizer.json" else path.stem
+    )  # manifests do not name folders of a machine
     if path.is_dir():
         return _files(path, path.name)
     if path.name.endswith("vocab.txt") and path.is_file():
@@ -111,7 +113,7 @@ def load(name: str, root: Path) -> Vocabulary:
 
 
 def _files(folder: Path, name: str) -> Vocabulary:
-    """The tokenizer whose files lie in `folder`."""
+    """The tokenizer whose files are in `folder`."""
     if (folder / "tokenizer.json").is_file() and name != BERT:
         return read(folder / "tokenizer.json", name)
     for words, merges in (("encoder.json", "vocab.bpe"), ("vocab.json", "merges.txt")):
@@ -127,7 +129,7 @@ def _files(folder: Path, name: str) -> Vocabulary:
 
 @lru_cache(maxsize=4)
 def read(path: Path, name: str) -> Vocabulary:
-    """A tokenizer.json."""
+    """Read a tokenizer.json."""
     try:
         return parse(path.read_text(encoding="utf-8"), name)
     except (OSError, UnicodeDecodeError) as error:
@@ -135,19 +137,19 @@ def read(path: Path, name: str) -> Vocabulary:
 
 
 def parse(text: str, name: str) -> Vocabulary:
-    """A tokenizer from the text of its tokenizer.json."""
+    """The tokenizer with this tokenizer.json."""
     try:
         data = json.loads(text)
         words = dict(data["model"]["vocab"]) | {str(t["content"]): t["id"] for t in data.get("added_tokens") or ()}
         highest = max(int(i) for i in words.values())
     except (ValueError, KeyError, TypeError, AttributeError):
         raise UserError(f"{name} is no tokenizer.json: it has no model with a vocabulary; write {FORMS}") from None
-    found = {role: next((words[word] for word in named if word in words), None) for role, named in ROLES.items()}
-    return Vocabulary(name, text, highest + 1, {role: i for role, i in found.items() if i is not None})
+    roles = {role: next((words[word] for word in names if word in words), None) for role, names in ROLES.items()}
+    return Vocabulary(name, text, highest + 1, {role: i for role, i in roles.items() if i is not None})
 
 
 def written(model: dict[str, Any], special: dict[str, int], **parts: Any) -> str:
-    """The text of a tokenizer.json: the same for the same vocabulary, whichever version of the package reads it."""
+    """The text of a tokenizer.json. It depends only on the vocabulary, not on the version of the package."""
     added = [
         {
             "id": i,
@@ -169,7 +171,7 @@ BYTE_LEVEL = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": Tr
 
 
 def byte_pairs(vocab: dict[str, int], merges: Sequence[str], special: dict[str, int]) -> str:
-    """A byte-level BPE as GPT-2's: the text of its tokenizer.json."""
+    """The tokenizer.json of a byte-level BPE, as GPT-2 has it."""
     model = {
         "type": "BPE",
         "dropout": None,
@@ -199,12 +201,12 @@ def _byte_pairs(words: Path, merges: Path, name: str) -> Vocabulary:
 
 @lru_cache(maxsize=2)
 def _word_pieces(path: Path, name: str) -> Vocabulary:
-    """BERT's uncased word pieces, from the file with one on each line."""
+    """BERT's uncased tokenizer, from a file with one word piece on each line."""
     words = path.read_text(encoding="utf-8").splitlines()
     vocab = {word: i for i, word in enumerate(words)}
     if "[UNK]" not in vocab or len(vocab) != len(words):
         raise UserError(
-            f"{path} is no list of word pieces: it has no [UNK], or a line twice; write one piece on a line"
+            f"{path} is no list of word pieces: it has no [UNK], or a line occurs twice; write one piece on each line"
         )
     marks = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
     special: dict[str, int] = {word: vocab[word] for word in marks if word in vocab}
@@ -221,7 +223,7 @@ BERT_NORMALIZER = {
 
 
 def word_pieces(vocab: dict[str, int], special: dict[str, int], unknown: str, normalizer: Any, splitter: Any) -> str:
-    """A WordPiece tokenizer: the text of its tokenizer.json."""
+    """The tokenizer.json of a WordPiece tokenizer."""
     model = {
         "type": "WordPiece",
         "unk_token": unknown,
