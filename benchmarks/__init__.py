@@ -1,1 +1,1 @@
-"""Ours beside a peer, interleaved in one process; ratios are what counts. Results go to evidence/."""
+"""Our code and a peer's take turns in one process, and the result is the ratio of their speeds. Records go to evidence/."""

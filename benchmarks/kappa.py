@@ -1,13 +1,13 @@
-"""`python -m benchmarks.kappa`: kappa of many matrices at once, beside `torch.linalg`, with its error; and what a probe
-every 50 steps costs a training ViT-B.
+"""`python -m benchmarks.kappa`: the speed and the error of kappa, and what a probe costs during training.
+
+kappa is the condition number of a matrix. Ours, for many matrices at once, is compared with `torch.linalg`; the probe
+runs every 50 steps of a ViT-B's training.
 """
 
 from __future__ import annotations
 
-import argparse
 import time
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -19,26 +19,26 @@ from manyheads.conditioning.spectrum import edges, spectrum
 from manyheads.models.build import build
 from manyheads.nn.stream import half_stream
 
-from .measure import Contestant, race, synchronise, write
+from .measure import Contestant, arguments, race, synchronise, write
 from .models import images, train_step
 
 TOKENS, INNER = 197, 768
 
 
 def gram_eigen(x: Tensor) -> Tensor:
-    """kappa the obvious way: eigenvalues of the float64 Gram matrix."""
+    """kappa from the eigenvalues of the float64 Gram matrix."""
     values = torch.linalg.eigvalsh(x.double() @ x.double().mT)
     return (values[..., -1] / values[..., 0]).sqrt()
 
 
 def svd(x: Tensor) -> Tensor:
-    """kappa the most obvious way."""
+    """kappa from the singular values."""
     values = torch.linalg.svdvals(x)
     return values[..., 0] / values[..., -1]
 
 
 def with_kappa(matrices: int, kappa: float, device: str) -> Tensor:
-    """Matrices of a known kappa with a geometric spectrum, in float32."""
+    """Float32 matrices whose kappa is known, with geometrically spaced singular values."""
     draw = torch.Generator(device).manual_seed(1)
     u = torch.linalg.qr(torch.randn(matrices, TOKENS, TOKENS, generator=draw, device=device, dtype=torch.float64)).Q
     v = torch.linalg.qr(torch.randn(matrices, INNER, TOKENS, generator=draw, device=device, dtype=torch.float64)).Q
@@ -47,19 +47,19 @@ def with_kappa(matrices: int, kappa: float, device: str) -> Tensor:
 
 
 def errors(device: str) -> dict[str, float]:
-    """Largest relative error of `edges` against a float64 SVD of the same float32 matrices."""
-    found = {}
+    """Largest relative error of `edges` against a float64 SVD of the same float32 matrices, by kappa."""
+    largest = {}
     for kappa in (1.5, 3.0, 1e2, 1e4, 1e6):
         x = with_kappa(4, kappa, device)
         truth = svd(x.double())
-        found[f"{kappa:g}"] = ((edges(x).kappa - truth).abs() / truth).max().item()
-    return found
+        largest[f"{kappa:g}"] = ((edges(x).kappa - truth).abs() / truth).max().item()
+    return largest
 
 
 def batch(matrices: int, device: str) -> list[dict[str, Any]]:
-    """Time per matrix, ours beside torch's."""
+    """Time per matrix, of our functions and of torch's."""
     x = torch.randn(matrices, TOKENS, INNER, generator=torch.Generator(device).manual_seed(0), device=device)
-    few = x[: matrices // 16] if device == "cuda" else x  # torch's walk a CUDA batch one by one: a part says the same
+    few = x[: matrices // 16] if device == "cuda" else x  # torch loops over a CUDA batch, so fewer matrices suffice
 
     def calls(f: Callable[[Tensor], Any], of: Tensor) -> Callable[[], Callable[[], Any]]:
         return lambda: lambda: f(of)
@@ -85,15 +85,15 @@ def batch(matrices: int, device: str) -> list[dict[str, Any]]:
         warm=2,
     )
     fast = ours["contestants"]["edges"]["rate"]
-    ours["microseconds_per_matrix"] = {name: 1e6 / one["rate"] for name, one in ours["contestants"].items()}
-    ours["ratios_of_whole_batch"] = {name: fast / one["rate"] for name, one in peers["contestants"].items()}
+    ours["microseconds_per_matrix"] = {name: 1e6 / row["rate"] for name, row in ours["contestants"].items()}
+    ours["ratios_of_whole_batch"] = {name: fast / row["rate"] for name, row in peers["contestants"].items()}
     ours["relative_error"] = errors(device)
     print(ours["microseconds_per_matrix"], ours["ratios_of_whole_batch"], ours["relative_error"], flush=True)
     return [ours, peers]
 
 
 def overhead(steps: int = 100, every: int = 50, samples: int = 8) -> list[dict[str, Any]]:
-    """Seconds of a compiled ViT-B in training at batch 256, with and without the plain probe on 8 images."""
+    """Seconds of a compiled ViT-B's training at batch 256, with and without a probe on 8 images every `every` steps."""
     x, y = images(256)
     model = half_stream(build(zoo.get("vit_b"), device="cuda", seed=0))
     step = train_step(model, x, y)
@@ -112,26 +112,25 @@ def overhead(steps: int = 100, every: int = 50, samples: int = 8) -> list[dict[s
                     probe(model, held_out)
             synchronise()
             seconds.append(time.perf_counter() - start)
-    middle = {name: sorted(seconds)[1] for name, seconds in turns.items()}
+    medians = {name: sorted(seconds)[1] for name, seconds in turns.items()}
     result = {
         "case": f"probe on {samples} images every {every} steps, vit_b batch 256",
         "steps": steps,
         "turns": turns,
-        "overhead": middle["with"] / middle["without"] - 1,
+        "overhead": medians["with"] / medians["without"] - 1,
     }
     print(result, flush=True)
     return [result]
 
 
 def main() -> None:
-    """Run what this machine can and write the record."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--out", type=Path, default=Path("evidence/bench_kappa.json"))
-    args = parser.parse_args()
+    """Run what this machine can run, and write the record."""
+    args = arguments(__doc__, "bench_kappa.json").parse_args()
     gpu = torch.cuda.is_available()
     if not gpu:
         torch.set_num_threads(1)
-    write(args.out, (results := batch(384 if gpu else 32, "cuda" if gpu else "cpu")))
+    results = batch(384, "cuda") if gpu else batch(32, "cpu")
+    write(args.out, results)
     if gpu:
         write(args.out, results + overhead())
 

@@ -1,7 +1,8 @@
-"""How speed is measured: contestants of one case take turns, each turn is timed whole, the median turn counts."""
+"""How speed is measured: the contestants of a case take turns, every turn is timed, and the median turn counts."""
 
 from __future__ import annotations
 
+import argparse
 import gc
 import json
 import platform
@@ -15,12 +16,12 @@ from typing import Any
 
 import torch
 
-COMPILE_ONLY = False  # build and warm each contestant, race none
+COMPILE_ONLY = False  # build and warm up the contestants without racing them
 
 
 @dataclass
 class Contestant:
-    """One implementation: `make` builds it and returns its step, a function without arguments."""
+    """One implementation in a race. `make` builds it and returns its step, a function without arguments."""
 
     name: str
     make: Callable[[], Callable[[], Any]]
@@ -38,10 +39,10 @@ def synchronise() -> None:
 def race(
     case: str, contestants: list[Contestant], *, work: float, unit: str, steps: int = 10, rounds: int = 7, warm: int = 5
 ) -> dict[str, Any]:
-    """Build and warm each contestant, then let them take turns of `steps` steps. The first is ours.
+    """Build and warm up the contestants, then let them take turns of `steps` steps. The first contestant is ours.
 
-    `work` is what one step does (images, tokens, calls); the result holds the median rate of each, its spread, peak
-    memory above what stood before it was built, and the ratio of ours to each peer."""
+    `work` is the number of images, tokens or calls in one step. The result holds each contestant's median rate and its
+    spread, the peak memory that it added, and the ratio of our rate to each peer's."""
     ready = []
     for contestant in contestants:
         before = torch.cuda.memory_allocated() if torch.cuda.is_available() else 0
@@ -65,7 +66,7 @@ def race(
             ready.append(contestant)
     order = random.Random(0)
     for _ in range(rounds):
-        for contestant in order.sample(ready, len(ready)):  # nobody always comes after the same one
+        for contestant in order.sample(ready, len(ready)):  # so that none always follows the same one
             assert contestant.step is not None
             synchronise()
             start = time.perf_counter()
@@ -75,10 +76,10 @@ def race(
             contestant.turns.append((time.perf_counter() - start) / steps)
     result: dict[str, Any] = {"case": case, "unit": unit, "steps": steps, "rounds": rounds, "contestants": {}}
     for contestant in ready:
-        middle = statistics.median(contestant.turns)
+        median = statistics.median(contestant.turns)
         result["contestants"][contestant.name] = {
-            "rate": work / middle,
-            "seconds_per_step": middle,
+            "rate": work / median,
+            "seconds_per_step": median,
             "fastest": min(contestant.turns),
             "slowest": max(contestant.turns),
             "peak_gib": round(contestant.memory / 2**30, 3),
@@ -96,33 +97,49 @@ def race(
 
 
 def show(result: dict[str, Any]) -> None:
-    """One line per contestant."""
-    for name, one in result["contestants"].items():
+    """Print one line for each contestant."""
+    for name, row in result["contestants"].items():
         ratio = result["ratios"].get(name)
         tail = "" if ratio is None else f"   ours is {ratio:.2f}x"
-        rate, memory = f"{one['rate']:14,.1f} {result['unit']}", f"{one['peak_gib']:7.2f} GiB"
+        rate, memory = f"{row['rate']:14,.1f} {result['unit']}", f"{row['peak_gib']:7.2f} GiB"
         print(f"{result['case']:28} {name:22} {rate}  {memory}{tail}", flush=True)
 
 
 def machine() -> dict[str, Any]:
-    """Where and with what this was measured."""
-    found = {"python": platform.python_version(), "torch": torch.__version__, "cpu_threads": torch.get_num_threads()}
+    """The machine and the versions that a record was measured with."""
+    facts: dict[str, Any] = {
+        "python": platform.python_version(),
+        "torch": torch.__version__,
+        "cpu_threads": torch.get_num_threads(),
+    }
     if torch.cuda.is_available():
-        found |= {
+        facts |= {
             "gpu": torch.cuda.get_device_name(),
             "cuda": torch.version.cuda,
             "cudnn": torch.backends.cudnn.version(),
         }
     for name in ("timm", "transformers"):
         try:
-            found[name] = __import__(name).__version__
+            facts[name] = __import__(name).__version__
         except ImportError:
-            found[name] = None
-    return found
+            facts[name] = None
+    return facts
 
 
 def write(path: Path, results: list[dict[str, Any]]) -> None:
-    """Results with machine and versions as one JSON record."""
+    """Write results with the machine and the versions."""
+    write_record(path, {"machine": machine(), "results": results})
+
+
+def write_record(path: Path, record: dict[str, Any]) -> None:
+    """Write one JSON record, and print its path."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps({"machine": machine(), "results": results}, indent=1) + "\n")
-    print(f"wrote {path}")
+    path.write_text(json.dumps(record, indent=1) + "\n")
+    print(f"wrote {path}", flush=True)
+
+
+def arguments(description: str, out: str) -> argparse.ArgumentParser:
+    """A parser with the options that every benchmark of models has."""
+    parser = argparse.ArgumentParser(description=description.splitlines()[0])
+    parser.add_argument("--out", type=Path, default=Path(f"evidence/{out}"), help="the record to write")
+    return parser

@@ -1,14 +1,12 @@
-"""`python -m benchmarks.models`: our models beside timm's, transformers' and a plain GPT, training and batch-1
-inference.
+"""`python -m benchmarks.models`: our models beside timm's, transformers' and a plain GPT, in training and in inference.
 
-Same loop, same loss, same optimizer, bf16 autocast and torch.compile for all on a GPU; float32 eager on a CPU.
+All contestants have the same loop, loss and optimizer: bf16 autocast and torch.compile on a GPU, eager float32 on a
+CPU. Inference has batches of one.
 """
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -23,39 +21,39 @@ from manyheads.spec.arch import Arch
 from manyheads.train.step import Captured
 
 from . import measure
-from .measure import Contestant, race, write
+from .measure import Contestant, arguments, race, write
 from .plain_gpt import PlainGPT
 
 Step = Callable[[], Any]
 LEAN_VIT = redesign(zoo.get("vit_b"), depth=7, heads=16, mlp_dim=1536)
 VOCAB = 50304
-TUNED = False  # --tuned: let the compiler try several launches of each kernel, for every contestant alike
-
+TUNED = False  # --tuned: the compiler tries several launches of each kernel, for every contestant
 
 Loss = Callable[[nn.Module, Tensor, Tensor], Tensor]
 
 
 def plain_loss(model: nn.Module, x: Tensor, y: Tensor) -> Tensor:
-    """Cross-entropy of whatever logits the model gives."""
+    """Cross-entropy of the model's logits; transformers returns them in an object."""
     out = model(x)
     logits = getattr(out, "logits", out)
     return F.cross_entropy(logits.flatten(0, -2), y.flatten())
 
 
 def our_loss(model: nn.Module, x: Tensor, y: Tensor) -> Tensor:
-    """The loss that our language models bring."""
+    """The loss that our language models compute themselves."""
     return model(x, targets=y)
 
 
 def their_loss(model: nn.Module, x: Tensor, y: Tensor) -> Tensor:
-    """The loss that a transformers model brings; it shifts the labels itself."""
+    """The loss that a transformers model computes itself; it shifts the labels."""
     return model(x, labels=x).loss
 
 
 def train_step(
     model: nn.Module, batch: Tensor, labels: Tensor, loss: Loss = plain_loss, captured: bool = False
 ) -> Step:
-    """A whole training step: forward, loss, backward, fused AdamW; `captured`, as our training loop does it."""
+    """A training step: forward, loss, backward, fused AdamW. `captured` replays it as a CUDA graph, as our training
+    loop does."""
     model = model.cuda().train()
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, fused=True, capturable=captured)
 
@@ -77,7 +75,7 @@ def train_step(
 
 
 def wide_timm(depth: int, heads: int, head_dim: int, mlp_ratio: float) -> nn.Module:
-    """timm's ViT-B with heads of any size, by the subclass its constructor accepts."""
+    """timm's ViT-B with heads of any size, through the attention class that its constructor accepts."""
     import timm
     from timm.layers import Attention
 
@@ -94,7 +92,7 @@ def images(batch: int, size: int = 224) -> tuple[Tensor, Tensor]:
 
 
 def vision(case: str, batch: int, arch: Arch, peers: dict[str, Callable[[], nn.Module]]) -> dict[str, Any]:
-    """Training of one vision model beside its peers."""
+    """Train one vision model beside its peers."""
     x, y = images(batch)
     contestants = ours(arch, x, y)
     for name, make in peers.items():
@@ -103,7 +101,7 @@ def vision(case: str, batch: int, arch: Arch, peers: dict[str, Callable[[], nn.M
 
 
 def ours(arch: Arch, x: Tensor, y: Tensor, loss: Loss = plain_loss) -> list[Contestant]:
-    """Our model, its residual stream in half precision: the same loop as the peers', and captured."""
+    """Our model with its residual stream in half precision: in the peers' loop, and with its step captured."""
     return [
         Contestant(name, lambda how=how: train_step(half_stream(build(arch, device="cuda")), x, y, loss, how))
         for name, how in (("manyheads", False), ("manyheads, captured", True))
@@ -119,41 +117,33 @@ def hf_vit() -> nn.Module:
     return ViTForImageClassification(config)
 
 
-def hf_gpt2(depth: int, heads: int, tokens: int) -> nn.Module:
+def hf_gpt2(**settings: Any) -> nn.Module:
     """transformers' GPT-2 with fused attention and no dropout."""
     from transformers import GPT2Config, GPT2LMHeadModel
 
-    config = GPT2Config(
-        vocab_size=VOCAB,
-        n_layer=depth,
-        n_head=heads,
-        n_positions=tokens,
-        resid_pdrop=0.0,
-        embd_pdrop=0.0,
-        attn_pdrop=0.0,
-        use_cache=False,
-    )
+    config = GPT2Config(resid_pdrop=0.0, embd_pdrop=0.0, attn_pdrop=0.0, **settings)
     config._attn_implementation = "sdpa"
     return GPT2LMHeadModel(config)
 
 
 def gpt(case: str, batch: int, tokens: int, depth: int, heads: int, peers: tuple[str, ...]) -> dict[str, Any]:
-    """Training of a width-768 GPT beside transformers' and the plain one."""
+    """Train a GPT of width 768 beside transformers' and the plain one."""
     ids = torch.randint(0, VOCAB, (batch, tokens + 1), device="cuda")
     x, y = ids[:, :-1].contiguous(), ids[:, 1:].contiguous()
     arch = families.gpt2(768, depth, heads, 64, 3072, vocab=VOCAB, tokens=tokens, positions=tokens)
-    made: dict[str, tuple[Callable[[], nn.Module], Loss]] = {
-        "transformers": (lambda: hf_gpt2(depth, heads, tokens), their_loss),
+    settings = {"vocab_size": VOCAB, "n_layer": depth, "n_head": heads, "n_positions": tokens, "use_cache": False}
+    makers: dict[str, tuple[Callable[[], nn.Module], Loss]] = {
+        "transformers": (lambda: hf_gpt2(**settings), their_loss),
         "plain GPT": (lambda: PlainGPT(VOCAB, tokens, 768, depth, heads, 64), plain_loss),
     }
     contestants = ours(arch, x, y, our_loss)
     for name in peers:
-        contestants.append(Contestant(name, lambda pair=made[name]: train_step(pair[0](), x, y, pair[1])))
+        contestants.append(Contestant(name, lambda pair=makers[name]: train_step(pair[0](), x, y, pair[1])))
     return race(case, contestants, work=batch * tokens, unit="tok/s")
 
 
 def graphed(model: nn.Module, batch: Tensor) -> Step:
-    """Batch-1 inference replayed as one CUDA graph over eager kernels, in bf16."""
+    """Inference in bf16 for a batch of one, replayed as one CUDA graph of eager kernels."""
     model = model.cuda().eval().to(torch.bfloat16)
 
     def step() -> Tensor:
@@ -164,15 +154,19 @@ def graphed(model: nn.Module, batch: Tensor) -> Step:
     return Captured(step)
 
 
-def latency() -> list[dict[str, Any]]:
-    """Batch-1 forward on the GPU: ViT-B and lean beside timm."""
+def vit_pairs() -> dict[str, tuple[Arch, Callable[[], nn.Module]]]:
+    """ViT-B and its lean form, each with timm's model of the same shape."""
     import timm
 
-    x = torch.randn(1, 3, 224, 224, device="cuda", dtype=torch.bfloat16)
-    cases = {
+    return {
         "vit_b": (zoo.get("vit_b"), lambda: timm.create_model("vit_base_patch16_224")),
         "vit_b_lean": (LEAN_VIT, lambda: wide_timm(7, 16, 64, 2.0)),
     }
+
+
+def latency() -> list[dict[str, Any]]:
+    """Forward on the GPU for a batch of one: ViT-B and its lean form beside timm's."""
+    x = torch.randn(1, 3, 224, 224, device="cuda", dtype=torch.bfloat16)
     return [
         race(
             f"latency {name} batch 1",
@@ -184,13 +178,12 @@ def latency() -> list[dict[str, Any]]:
             unit="calls/s",
             steps=50,
         )
-        for name, (arch, peer) in cases.items()
+        for name, (arch, peer) in vit_pairs().items()
     ]
 
 
 def cpu() -> list[dict[str, Any]]:
-    """Batch-1 forward on the CPU in float32, eager."""
-    import timm
+    """Forward on the CPU for a batch of one, in eager float32."""
 
     def call(model: nn.Module, x: Tensor) -> Step:
         model.eval()
@@ -203,10 +196,7 @@ def cpu() -> list[dict[str, Any]]:
 
     x = torch.randn(1, 3, 224, 224)
     results = []
-    for name, arch, peer in (
-        ("vit_b", zoo.get("vit_b"), lambda: timm.create_model("vit_base_patch16_224")),
-        ("vit_b_lean", LEAN_VIT, lambda: wide_timm(7, 16, 64, 2.0)),
-    ):
+    for name, (arch, peer) in vit_pairs().items():
         contestants = [
             Contestant("manyheads", lambda arch=arch: call(build(arch), x)),
             Contestant("timm", lambda peer=peer: call(peer(), x)),
@@ -241,23 +231,26 @@ def cases() -> dict[str, Callable[[], list[dict[str, Any]]]]:
 
 def main() -> None:
     """Run the chosen cases and write the record."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--only", default="", help="comma list of cases; default: all that this machine can run")
-    parser.add_argument("--out", type=Path, default=Path("evidence/bench_models.json"))
+    parser = arguments(__doc__, "bench_models.json")
+    parser.add_argument("--only", default="", help="cases, separated by commas; default: all that this machine can run")
     parser.add_argument(
-        "--compile-only", action="store_true", help="fill the compiler's cache, several processes at once"
+        "--compile-only",
+        action="store_true",
+        help="only fill the compiler's cache; several processes may do so at once",
     )
-    parser.add_argument("--tuned", action="store_true", help="tune every contestant's kernels; compiles longer")
+    parser.add_argument(
+        "--tuned", action="store_true", help="tune every contestant's kernels; compilation takes longer"
+    )
     args = parser.parse_args()
     globals()["TUNED"] = args.tuned
     measure.COMPILE_ONLY = args.compile_only
-    known = cases()
-    chosen = args.only.split(",") if args.only else [n for n in known if (n == "cpu") != torch.cuda.is_available()]
+    runners = cases()
+    chosen = args.only.split(",") if args.only else [n for n in runners if (n == "cpu") != torch.cuda.is_available()]
     results = []
     torch.set_float32_matmul_precision("high")
     torch._dynamo.config.recompile_limit = 64  # each contestant is one compilation of the same loss function
     for name in chosen:
-        results += known[name]()
+        results += runners[name]()
         write(args.out, results)
 
 

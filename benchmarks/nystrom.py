@@ -1,15 +1,13 @@
-"""`python -m benchmarks.nystrom`: Nyström attention forward and backward beside transformers' and beside exact
+"""`python -m benchmarks.nystrom`: forward and backward of Nyström attention beside transformers' and beside exact
 attention.
 
-The LRA shapes: batch 32, head_dim 32, 2 heads, 64 landmarks. The crossover against fused exact attention is stated as
-it is measured.
+The shapes are those of Long Range Arena: batch 32, 2 heads of 32, 64 landmarks. The length from which Nyström attention
+is faster than fused exact attention can be read off the record.
 """
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -21,19 +19,19 @@ from manyheads.spec.parts import Attention, Nystrom, Softmax
 from manyheads.train.step import Captured
 
 from . import measure
-from .measure import Contestant, race, write
+from .measure import Contestant, arguments, race, write
 
 
 def both_ways(
     module: nn.Module, x: Tensor, call: Callable[[nn.Module, Tensor], Tensor], *, amp: bool, fast: bool, captured: bool
 ) -> Callable[[], Any]:
-    """Forward and backward of one attention: launched each time, or captured once and replayed as one CUDA graph."""
+    """Forward and backward of one attention: launched at every step, or captured once and replayed as a CUDA graph."""
 
     def forward(t: Tensor) -> Tensor:
         with torch.autocast(x.device.type, dtype=torch.bfloat16, enabled=amp):
             return call(module, t).float().square().mean()
 
-    run = torch.compile(forward, dynamic=False) if fast else forward  # each length its own program
+    run = torch.compile(forward, dynamic=False) if fast else forward  # one program for each length
 
     def step() -> Tensor:
         loss = run(x)
@@ -57,12 +55,14 @@ def theirs(width: int, heads: int, tokens: int, landmarks: int, conv: int) -> nn
         segment_means_seq_len=tokens,
         attention_probs_dropout_prob=0.0,
     )
-    config.__dict__["conv_kernel_size"] = conv or None  # its validation refuses the None that its own code tests for
+    config.__dict__["conv_kernel_size"] = (
+        conv or None
+    )  # validation refuses the None that transformers' own code tests for
     return NystromformerSelfAttention(config)
 
 
 def case(tokens: int, heads: int, batch: int, device: str, captured: bool) -> dict[str, Any]:
-    """One length."""
+    """Race the contestants at one length."""
     width, landmarks, gpu = heads * 32, 64, device == "cuda"
     how = {"amp": gpu, "fast": gpu, "captured": captured}
     x = torch.randn(batch, tokens, width, device=device, requires_grad=True)
@@ -75,7 +75,7 @@ def case(tokens: int, heads: int, batch: int, device: str, captured: bool) -> di
         return make
 
     def peer(amp: bool) -> Callable[[], Callable[[], Any]]:
-        def make() -> Callable[[], Any]:  # with an output projection, as ours has one
+        def make() -> Callable[[], Any]:  # an output projection is added, since ours has one
             whole = nn.ModuleList([theirs(width, heads, tokens, landmarks, 0), nn.Linear(width, width)]).to(device)
             return both_ways(whole, x, lambda m, t: m[1](m[0](t)[0]), **(how | {"amp": amp}))
 
@@ -93,7 +93,7 @@ def case(tokens: int, heads: int, batch: int, device: str, captured: bool) -> di
 
 def errors(tokens: int, heads: int, scale: float) -> dict[str, float]:
     """Largest error of the forward under bf16 autocast against the same attention in float64, relative to the largest
-    value. `scale` multiplies queries and keys: trained attention is sharper than initial one."""
+    value. `scale` multiplies queries and keys, since trained attention is sharper than initial attention."""
     from manyheads.nn.nystrom import nystrom
 
     draw = torch.Generator("cuda").manual_seed(0)
@@ -109,20 +109,19 @@ def errors(tokens: int, heads: int, scale: float) -> dict[str, float]:
 
         q, k, v = (layer(x) for layer in (module.query, module.key, module.value))
         with torch.autocast("cuda", torch.bfloat16):
-            short = [layer(x) for layer in (module.query, module.key, module.value)]
-            ours = nystrom(*map(split, short), 64, 6).transpose(1, 2).flatten(2)
-            found = {"transformers": module(x)[0], "manyheads": ours}
+            halves = [layer(x) for layer in (module.query, module.key, module.value)]
+            ours = nystrom(*map(split, halves), 64, 6).transpose(1, 2).flatten(2)
+            outputs = {"transformers": module(x)[0], "manyheads": ours}
         truth = nystrom(*(split(t.double()) for t in (q, k, v)), 64, 6).transpose(1, 2).flatten(2)
-    return {name: ((y.double() - truth).abs().max() / truth.abs().max()).item() for name, y in found.items()}
+    return {name: ((y.double() - truth).abs().max() / truth.abs().max()).item() for name, y in outputs.items()}
 
 
 def main() -> None:
     """Run all lengths and write the record."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--out", type=Path, default=Path("evidence/bench_nystrom.json"))
-    parser.add_argument("--tokens", default="1024,2048,4096,8192,16384")
-    parser.add_argument("--captured-only", action="store_true", help="leave out what is launched each time")
-    parser.add_argument("--compile-only", action="store_true", help="fill the compiler's cache")
+    parser = arguments(__doc__, "bench_nystrom.json")
+    parser.add_argument("--tokens", default="1024,2048,4096,8192,16384", help="lengths, separated by commas")
+    parser.add_argument("--captured-only", action="store_true", help="leave out the contestants without CUDA graph")
+    parser.add_argument("--compile-only", action="store_true", help="only fill the compiler's cache")
     parser.add_argument("--batch", type=int, default=32)
     args = parser.parse_args()
     measure.COMPILE_ONLY = args.compile_only

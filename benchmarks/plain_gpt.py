@@ -1,4 +1,4 @@
-"""A plain GPT, the way one would write it in an afternoon: the peer that a compiled GPT-2 has to beat."""
+"""A plain GPT, as one would write it in an afternoon. It is the peer that our compiled GPT-2 has to beat."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 
-class Layer(nn.Module):
+class PlainLayer(nn.Module):
     """Pre-norm attention and MLP; heads of any size."""
 
     def __init__(self, width: int, heads: int, head_dim: int, hidden: int) -> None:
@@ -27,12 +27,12 @@ class Layer(nn.Module):
 
 
 class PlainGPT(nn.Module):
-    """Tied embedding, learned positions."""
+    """A GPT with a tied head and learned positions."""
 
     def __init__(self, vocab: int, tokens: int, width: int, depth: int, heads: int, head_dim: int) -> None:
         super().__init__()
         self.wte, self.wpe = nn.Embedding(vocab, width), nn.Embedding(tokens, width)
-        self.layers = nn.ModuleList(Layer(width, heads, head_dim, 4 * width) for _ in range(depth))
+        self.layers = nn.ModuleList(PlainLayer(width, heads, head_dim, 4 * width) for _ in range(depth))
         self.ln = nn.LayerNorm(width)
         self.apply(lambda m: nn.init.normal_(m.weight, std=0.02) if isinstance(m, nn.Linear | nn.Embedding) else None)
 

@@ -1,13 +1,12 @@
-"""`python -m benchmarks.plan`: designs a second on one core, beside costing them one record at a time.
+"""`python -m benchmarks.plan`: designs that the planner considers per second on one core.
 
-Everything a plan does is in the time: costs of every budget, predicted kappa, warnings, front, ranked list. numpy's
-element-wise arithmetic, which is all it uses, runs on one core.
+The time includes all of a plan: the costs in every budget, predicted kappa, warnings, the front, the ranked list. The
+peer costs one record at a time. numpy's element-wise arithmetic, which the planner uses, runs on one core.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
 import platform
 import statistics
 import time
@@ -23,6 +22,8 @@ from manyheads.arch.redesign import redesign
 from manyheads.conditioning.theory import gaussian_log_kappa
 from manyheads.planner import Budget, Limits, Plan, plan
 
+from .measure import write_record
+
 WIDE = Limits(mlp_multiple=8, heads=(12, 200), head_dims=(32, 48, 64, 80, 96, 112, 128))
 CASES: dict[str, tuple[str, Budget, Limits]] = {
     "vit_b, parameters": ("vit_b", Budget(params=0.5), WIDE),
@@ -34,19 +35,19 @@ CASES: dict[str, tuple[str, Budget, Limits]] = {
 }
 
 
-def timed(what: Callable[[], Any], rounds: int) -> tuple[float, Any]:
-    """Median seconds over some rounds, and the last result."""
+def timed(call: Callable[[], Any], rounds: int) -> tuple[float, Any]:
+    """Median seconds of a call over some rounds, and its last result."""
     seconds, result = [], None
     for _ in range(rounds):
         start = time.perf_counter()
-        result = what()
+        result = call()
         seconds.append(time.perf_counter() - start)
     return statistics.median(seconds), result
 
 
 def one_by_one(name: str, count: int) -> float:
-    """Designs a second when each is a record of its own, costed by the same formulas (parameters, FLOPs, memory,
-    kappa)."""
+    """Designs per second when each is a record of its own, whose parameters, FLOPs, memory and kappa come from the same
+    formulas."""
     original = zoo.get(name)
     start = time.perf_counter()
     for i in range(count):
@@ -61,35 +62,33 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--out", type=Path)
-    given = parser.parse_args()
+    args = parser.parse_args()
     slow = one_by_one("vit_b", 2000)
     results = []
     for case, (name, budget, limits) in CASES.items():
         original = zoo.get(name)
-        seconds, found = timed(lambda o=original, b=budget, x=limits: plan(o, b, x), given.rounds)
-        assert isinstance(found, Plan)
-        rate = found.considered / seconds
+        seconds, result = timed(lambda o=original, b=budget, x=limits: plan(o, b, x), args.rounds)
+        assert isinstance(result, Plan)
+        rate = result.considered / seconds
         results.append(
             {
                 "case": case,
-                "designs": found.considered,
-                "fitting": found.fitting,
-                "front": len(found.front),
+                "designs": result.considered,
+                "fitting": result.fitting,
+                "front": len(result.front),
                 "seconds": seconds,
                 "designs_per_second": rate,
                 "ratio_to_one_by_one": rate / slow,
             }
         )
         print(
-            f"{case:38} {found.considered:>10,} designs  {seconds:8.3f} s  {rate / 1e6:7.2f} M/s  {rate / slow:9,.0f}x"
+            f"{case:38} {result.considered:>10,} designs  {seconds:8.3f} s  {rate / 1e6:7.2f} M/s  {rate / slow:9,.0f}x"
         )
     print(f"one record at a time: {slow:,.0f} designs/s")
-    if given.out is not None:
+    if args.out is not None:
         machine = {"python": platform.python_version(), "numpy": np.__version__, "processor": platform.machine()}
-        record = {"machine": machine, "rounds": given.rounds, "one_by_one": slow, "results": results}
-        given.out.parent.mkdir(parents=True, exist_ok=True)
-        given.out.write_text(json.dumps(record, indent=1) + "\n")
-        print(f"wrote {given.out}")
+        record = {"machine": machine, "rounds": args.rounds, "one_by_one": slow, "results": results}
+        write_record(args.out, record)
 
 
 if __name__ == "__main__":

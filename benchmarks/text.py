@@ -1,17 +1,16 @@
-"""`python -m benchmarks.text`: language models of ours beside transformers', training and writing.
+"""`python -m benchmarks.text`: our language models beside transformers', in training and in generation.
 
-Same optimizer, bf16 autocast and torch.compile for all; each model's own loss. `captured` is our training loop's step.
-transformers has no head_dim of its own: where a form has no twin there, the peer is the nearest it can build: for the
-TinyStories GPT 8 heads of 64 (inner 512, not 504) and a tied head, 63.6 M parameters where ours has 89.2 M.
-Vocabularies are the published ones: 50,257 words, not a rounder number."""
+All contestants have the same optimizer, bf16 autocast and torch.compile; each model computes its own loss. `captured`
+is the step of our training loop, a CUDA graph. transformers' GPT-2 has no head_dim of its own, so where it cannot build
+our shape the peer is the nearest one: for the TinyStories GPT 8 heads of 64 (inner 512, not 504) and a tied head, 63.6 M
+parameters where ours has 89.2 M. Vocabularies have the published sizes, such as 50,257.
+"""
 
 from __future__ import annotations
 
-import argparse
 import statistics
 import time
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -21,48 +20,29 @@ from manyheads.arch import families, zoo
 from manyheads.arch.redesign import redesign
 from manyheads.models.build import build
 from manyheads.models.generate import Sampling, generate
-from manyheads.nn.stream import half_stream
 from manyheads.spec.arch import Arch
 
 from . import measure
-from .measure import Contestant, race, write
-from .models import our_loss, their_loss, train_step
+from .measure import Contestant, arguments, race, write
+from .models import hf_gpt2, our_loss, ours, their_loss, train_step
 
 VOCAB = 50_257
 
 
 def gpt(case: str, batch: int, tokens: int, arch: Arch, peer: dict[str, Any]) -> dict[str, Any]:
-    """Training of a GPT beside transformers' with the settings `peer`."""
+    """Train a GPT beside transformers' GPT-2 with the settings `peer`."""
     ids = torch.randint(0, VOCAB, (batch, tokens + 1), device="cuda")
     x, y = ids[:, :-1].contiguous(), ids[:, 1:].contiguous()
     label = f"transformers {peer['n_layer']}x{peer['n_head']}x{peer['n_embd'] // peer['n_head']}"
     contestants = ours(arch, x, y, our_loss)
-    contestants.append(Contestant(label, lambda: train_step(hf_gpt2(tokens, **peer), x, y, their_loss)))
+    settings = {"vocab_size": VOCAB, "n_positions": tokens} | peer
+    contestants.append(Contestant(label, lambda: train_step(hf_gpt2(**settings), x, y, their_loss)))
     return race(case, contestants, work=batch * tokens, unit="tok/s")
 
 
-def ours(arch: Arch, x: Tensor, y: Tensor, loss: Any) -> list[Contestant]:
-    """Our model in the peers' loop, and its step captured."""
-    return [
-        Contestant(name, lambda how=how: train_step(half_stream(build(arch, device="cuda")), x, y, loss, how))
-        for name, how in (("manyheads", False), ("manyheads, captured", True))
-    ]
-
-
-def hf_gpt2(tokens: int, **settings: Any) -> nn.Module:
-    """transformers' GPT-2 with fused attention and no dropout."""
-    from transformers import GPT2Config, GPT2LMHeadModel
-
-    config = GPT2Config(
-        vocab_size=VOCAB, n_positions=tokens, resid_pdrop=0.0, embd_pdrop=0.0, attn_pdrop=0.0, **settings
-    )
-    config._attn_implementation = "sdpa"
-    return GPT2LMHeadModel(config)
-
-
 def bert(case: str, batch: int, arch: Arch, depth: int) -> dict[str, Any]:
-    """Masked-language training: a quarter of the tokens is asked for. transformers' BERT has no gated MLP; its plain
-    one of 2,304 has the parameters of the gated one of 1,536."""
+    """Train a masked language model that predicts a quarter of the tokens. transformers' BERT has no gated MLP; its
+    plain MLP of 2,304 units has as many parameters as our gated one of 1,536."""
     tokens, vocab = 128, 32_768
     ids = torch.randint(5, vocab, (batch, tokens), device="cuda")
     at = torch.rand(batch, tokens, device="cuda").argsort(dim=1)[:, : tokens // 4].sort(dim=1).values
@@ -70,12 +50,12 @@ def bert(case: str, batch: int, arch: Arch, depth: int) -> dict[str, Any]:
     labels = torch.full_like(ids, -100).scatter(1, at, targets)
 
     def sparse(model: nn.Module, x: Tensor, y: Tensor) -> Tensor:
-        found: Tensor = model(x, at=at, targets=y)
-        return found
+        loss: Tensor = model(x, at=at, targets=y)
+        return loss
 
     def whole(model: nn.Module, x: Tensor, y: Tensor) -> Tensor:
-        found: Tensor = model(x, labels=y).loss
-        return found
+        loss: Tensor = model(x, labels=y).loss
+        return loss
 
     contestants = ours(arch, ids, targets, sparse)
     contestants.append(
@@ -103,8 +83,8 @@ def hf_bert(depth: int) -> nn.Module:
 def decode(
     name: str, arch: Arch, peer: dict[str, Any] | None = None, static: bool = False, new: int = 256, turns: int = 5
 ) -> dict[str, Any]:
-    """Milliseconds a token at batch 1 in bf16, greedy, after a prompt of 16. `static`: transformers with its static
-    cache, which it compiles; a case of its own, for that takes minutes."""
+    """Milliseconds per token of greedy generation in bf16, for a batch of one, after a prompt of 16 tokens. `static`
+    gives transformers its static cache, which it compiles; that takes minutes, so it is a case of its own."""
     prompt = torch.randint(0, VOCAB, (1, 16), device="cuda")
     model = build(arch, device="cuda").to(torch.bfloat16)
     writers: dict[str, Callable[[], Any]] = {
@@ -112,14 +92,14 @@ def decode(
         "manyheads, not captured": lambda: generate(model, prompt, new, sampling=Sampling(0), capture=False),
     }
     if peer is not None:
-        other = hf_gpt2(1024, **peer).cuda().eval().to(torch.bfloat16)
-        known = torch.ones_like(prompt)
+        other = hf_gpt2(vocab_size=VOCAB, n_positions=1024, **peer).cuda().eval().to(torch.bfloat16)
+        mask = torch.ones_like(prompt)
         usual = {"max_new_tokens": new, "min_new_tokens": new, "do_sample": False, "pad_token_id": 0}
         label = "transformers, static cache, compiled" if static else "transformers"
         cache = {"cache_implementation": "static"} if static else {}
-        writers[label] = lambda: other.generate(prompt, attention_mask=known, **usual, **cache)
+        writers[label] = lambda: other.generate(prompt, attention_mask=mask, **usual, **cache)
     case = f"decode {name} batch 1" + (", static" if static else "")
-    found: dict[str, Any] = {"case": case, "unit": "ms a token", "new": new, "contestants": {}}
+    result: dict[str, Any] = {"case": case, "unit": "ms a token", "new": new, "contestants": {}}
     for who, write_text in writers.items():
         try:
             for _ in range(2):
@@ -134,9 +114,9 @@ def decode(
         except Exception as error:  # a peer that cannot run is reported, not hidden
             print(f"  {who} failed: {type(error).__name__}: {str(error)[:300]}", flush=True)
             continue
-        found["contestants"][who] = {"ms": statistics.median(times), "fastest": min(times), "slowest": max(times)}
-        print(f"{found['case']:28} {who:40} {statistics.median(times):8.3f} ms a token", flush=True)
-    return found
+        result["contestants"][who] = {"ms": statistics.median(times), "fastest": min(times), "slowest": max(times)}
+        print(f"{result['case']:28} {who:40} {statistics.median(times):8.3f} ms a token", flush=True)
+    return result
 
 
 def cases() -> dict[str, Callable[[], dict[str, Any]]]:
@@ -170,11 +150,12 @@ def cases() -> dict[str, Callable[[], dict[str, Any]]]:
 
 def main() -> None:
     """Run the chosen cases and write the record."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--only", default="", help="comma list of cases; default: all")
-    parser.add_argument("--out", type=Path, default=Path("evidence/bench_text.json"))
+    parser = arguments(__doc__, "bench_text.json")
+    parser.add_argument("--only", default="", help="cases, separated by commas; default: all")
     parser.add_argument(
-        "--compile-only", action="store_true", help="fill the compiler's cache, several processes at once"
+        "--compile-only",
+        action="store_true",
+        help="only fill the compiler's cache; several processes may do so at once",
     )
     args = parser.parse_args()
     measure.COMPILE_ONLY = args.compile_only

@@ -1,14 +1,13 @@
-"""`python -m benchmarks.train`: our training loop beside the obvious one, alone and several runs at once.
+"""`python -m benchmarks.train`: our training loop beside the obvious one, for one run and for several at once.
 
-The obvious loop: timm's model, a torchvision-style dataset behind a DataLoader with workers, autocast, torch.compile.
-Ours: `train(run)` as a user calls it, run folder and all. CIFAR-10's shape and files, random pixels: 50,000 images of
-3 x 32 x 32; ViT of width 192, 12 layers, 3 heads of 64, 65 tokens, batch 512.
+The obvious loop has timm's model, a torchvision-style dataset behind a DataLoader with workers, autocast and
+torch.compile. Ours is `train(run)` as a user calls it, including the run folder. The data has the shape and the files of
+CIFAR-10 with random pixels: 50,000 images of 3 x 32 x 32. The model is a ViT of width 192 with 12 layers, 3 heads of 64
+and 65 tokens, trained at batch 512.
 """
 
 from __future__ import annotations
 
-import argparse
-import json
 import os
 import statistics
 import subprocess
@@ -31,19 +30,19 @@ from manyheads.tasks import to_dict
 from manyheads.tasks.images import Images
 from manyheads.train.loop import train
 
-from .measure import machine
+from .measure import arguments, machine, write_record
 
 BATCH = 512
 GPU = torch.cuda.is_available()
 
 
 def small(depth: int = 12) -> Arch:
-    """The ViT of the comparison."""
+    """The ViT that is compared."""
     return families.vit(192, depth, 3, 64, 768, image=32, patch=4, classes=10)
 
 
 def write_cifar(root: Path) -> None:
-    """CIFAR-10's official binary files with random pixels."""
+    """Write CIFAR-10's official binary files with random pixels."""
     draw, folder = np.random.default_rng(0), root / "cifar-10-batches-bin"
     folder.mkdir(parents=True)
     (folder / "batches.meta.txt").write_text("\n".join(f"class{i}" for i in range(10)) + "\n")
@@ -53,8 +52,8 @@ def write_cifar(root: Path) -> None:
         rows.tofile(folder / name)
 
 
-class Plain(torch.utils.data.Dataset[Any]):
-    """Images as torchvision's CIFAR10 class hands them out: one at a time, as PIL, through its transforms."""
+class TorchvisionStyle(torch.utils.data.Dataset[Any]):
+    """Images as torchvision's CIFAR10 class returns them: one at a time, from a PIL image, through its transforms."""
 
     def __init__(self) -> None:
         from torchvision import transforms as T
@@ -73,13 +72,13 @@ class Plain(torch.utils.data.Dataset[Any]):
 
 
 def obvious(steps: int, workers: int, depth: int = 12) -> dict[str, Any]:
-    """The loop one writes first; images per second once it runs."""
+    """The training loop that one writes first; images per second after its start."""
     import timm
 
     device = "cuda" if GPU else "cpu"
     model = timm.create_model("vit_tiny_patch16_224", img_size=32, patch_size=4, num_classes=10, depth=depth).to(device)
     loader = torch.utils.data.DataLoader(
-        Plain(),
+        TorchvisionStyle(),
         BATCH,
         shuffle=True,
         num_workers=workers,
@@ -88,9 +87,9 @@ def obvious(steps: int, workers: int, depth: int = 12) -> dict[str, Any]:
         persistent_workers=workers > 0,
     )
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3, weight_decay=0.05, fused=GPU)
-    fast, made, turns = torch.compile(model) if GPU else model, 0, []
+    fast, step, turns = torch.compile(model) if GPU else model, 0, []
     start = time.perf_counter()
-    while made < steps:
+    while step < steps:
         for images, labels in loader:
             images, labels = images.to(device, non_blocking=True), labels.to(device, non_blocking=True)
             with torch.autocast(device, dtype=torch.bfloat16, enabled=GPU):
@@ -99,27 +98,27 @@ def obvious(steps: int, workers: int, depth: int = 12) -> dict[str, Any]:
             loss.backward()
             torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
             optimizer.step()
-            made += 1
-            if made % 20 == 0:
+            step += 1
+            if step % 20 == 0:
                 loss.item()
                 turns.append(time.perf_counter() - start)
                 start = time.perf_counter()
-            if made >= steps:
+            if step >= steps:
                 break
     rates = [20 * BATCH / turn for turn in turns[2:]] or [20 * BATCH / turns[-1]]
     return {"rate": statistics.median(rates), "rates": rates, "workers": workers}
 
 
-def spec(arch: Arch, amount: float, kind: str, batch: int, size: int | None, seed: int) -> RunSpec:
-    """A run of ours."""
+def run_spec(arch: Arch, amount: float, kind: str, batch: int, size: int | None, seed: int) -> RunSpec:
+    """The specification of one of our runs."""
     task = Images("cifar10", size=size, limit=2000 if size else None, augment=Augment(crop=4, flip=True))
     recipe = Recipe(batch=batch, basis=Basis(kind, amount), evaluate_every=0, log_every=20, checkpoint_every=0)  # type: ignore[arg-type]
     return RunSpec(arch, to_dict(task), recipe.to_dict(), seed)
 
 
-def ours(root: Path, folder: Path, made: RunSpec) -> dict[str, Any]:
-    """`train(run)`; images per second by the run's own timings, the first records left out."""
-    run = Run.create(folder, made)
+def ours(root: Path, folder: Path, spec: RunSpec) -> dict[str, Any]:
+    """`train(run)`; images per second from the run's own timings, without its first third."""
+    run = Run.create(folder, spec)
     train(run, root=root, quiet=True)
     rates = [line["rate"] for line in run.timings.read()]
     rest = rates[len(rates) // 3 :] or rates
@@ -127,7 +126,7 @@ def ours(root: Path, folder: Path, made: RunSpec) -> dict[str, Any]:
 
 
 def together(root: Path, folder: Path, processes: int, seconds: float, depth: int) -> dict[str, Any]:
-    """Several runs at once, each a process; the sum of what each does in the middle of its time."""
+    """Several runs at once, each in its own process: the sum of their rates in the middle of their time."""
     command = [sys.executable, "-m", "benchmarks.train", "--child", root, "--seconds", seconds, "--depth", depth]
     env = os.environ | {"OMP_NUM_THREADS": "1"}
     children = [
@@ -145,31 +144,29 @@ def together(root: Path, folder: Path, processes: int, seconds: float, depth: in
 
 def main() -> None:
     """Run the chosen parts and write the record."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--out", type=Path, default=Path("evidence/bench_train.json"))
+    parser = arguments(__doc__, "bench_train.json")
     parser.add_argument("--only", default="obvious,alone,together,vit_b")
     parser.add_argument("--steps", type=int, default=300)
     parser.add_argument("--seconds", type=float, default=25.0)
     parser.add_argument("--processes", default="4,10")
     parser.add_argument("--workers", type=int, default=max(0, min(14, (os.cpu_count() or 2) - 2)))
     parser.add_argument("--depth", type=int, default=12)
-    parser.add_argument("--child", type=Path, help="data of a run among several")
+    parser.add_argument("--child", type=Path, help="the data root, in a process that trains one of several runs")
     parser.add_argument("--folder", type=Path)
     parser.add_argument("--seed", type=int, default=0)
     args = parser.parse_args()
     if args.child:
-        ours(args.child, args.folder, spec(small(args.depth), args.seconds, "seconds", BATCH, None, args.seed))
+        ours(args.child, args.folder, run_spec(small(args.depth), args.seconds, "seconds", BATCH, None, args.seed))
         return
-    found: dict[str, Any] = {
+    record: dict[str, Any] = {
         "machine": machine(),
         "batch": BATCH,
         "mps": bool(os.environ.get("CUDA_MPS_PIPE_DIRECTORY")),
     }
 
     def keep(name: str, value: Any) -> None:
-        found[name] = value
-        args.out.parent.mkdir(parents=True, exist_ok=True)
-        args.out.write_text(json.dumps(found, indent=1) + "\n")
+        record[name] = value
+        write_record(args.out, record)
         print(name, {k: v for k, v in value.items() if k != "rates"}, flush=True)
 
     with tempfile.TemporaryDirectory() as temporary:
@@ -179,14 +176,17 @@ def main() -> None:
             if part == "obvious":
                 keep(part, obvious(args.steps, args.workers, args.depth))
             elif part == "alone":
-                keep(part, ours(folder, folder / "alone", spec(small(args.depth), args.steps, "steps", BATCH, None, 0)))
+                keep(
+                    part,
+                    ours(folder, folder / "alone", run_spec(small(args.depth), args.steps, "steps", BATCH, None, 0)),
+                )
             elif part == "together":
                 for number in map(int, args.processes.split(",")):
                     keep(
                         f"together_{number}", together(folder, folder / f"of{number}", number, args.seconds, args.depth)
                     )
             elif part == "vit_b":
-                keep(part, ours(folder, folder / "vit_b", spec(fitted(), 100, "steps", 256, 224, 0)))
+                keep(part, ours(folder, folder / "vit_b", run_spec(fitted(), 100, "steps", 256, 224, 0)))
 
 
 def fitted() -> Arch:

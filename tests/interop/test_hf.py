@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -181,6 +182,21 @@ def test_a_masked_model_is_fine_tuned_on_labels(name: str, tmp_path: Path) -> No
     assert torch.equal(again(**batch).logits, model.eval()(**batch).logits)
     score = transformers.AutoModelForSequenceClassification.from_pretrained(tmp_path, num_labels=1)
     assert score(input_ids=ids, labels=torch.tensor([0.5, 2.0])).loss.isfinite()
+
+
+@pytest.mark.parametrize("name", ["bert", "nystromformer"])
+def test_segment_types_reach_every_model_whose_record_has_them(name: str) -> None:
+    arch = ORIGINALS[name]
+    assert isinstance(arch.embed, Token)
+    arch = replace(arch, embed=replace(arch.embed, types=2))
+    twin = build(arch, seed=0).eval()
+    ids = inputs(arch, 2)[0]
+    types = torch.zeros_like(ids)
+    types[:, -3:] = 1
+    with torch.no_grad():
+        logits = door.wrap(twin).eval()(input_ids=ids, token_type_ids=types).logits
+        assert torch.equal(logits, twin(ids, types=types))
+        assert not torch.equal(logits, twin(ids))
 
 
 def test_tables_that_are_never_saved_are_filled_when_loaded(tmp_path: Path) -> None:

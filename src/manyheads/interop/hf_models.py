@@ -179,8 +179,8 @@ def padding_mask(attention_mask: Tensor | None) -> Tensor | None:
 
 
 def _segments(model: Any, token_type_ids: Tensor | None) -> dict[str, Tensor]:
-    """Segment types as an argument, for a model that takes them."""
-    if token_type_ids is None or model.arch.family != "bert" or not model.arch.embed.types:
+    """Segment types as an argument, for a model whose record has them."""
+    if token_type_ids is None or not model.arch.embed.types:
         return {}
     return {"types": token_type_ids}
 
