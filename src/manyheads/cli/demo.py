@@ -1,4 +1,4 @@
-"""`manyheads demo`: the main job. A small ViT, its lean redesign and the controls, trained, probed and compared."""
+"""`manyheads demo`: train, probe and compare a small ViT, its lean redesign and two controls."""
 
 from __future__ import annotations
 
@@ -13,16 +13,20 @@ from manyheads.spec.errors import UserError
 
 
 def demo(
-    root: Annotated[Path, typer.Option(help="Where run folders and the page go.")] = Path("runs"),
-    workers: Annotated[int, typer.Option(help="Processes side by side, one thread each; 0 works in this process.")] = 2,
+    root: Annotated[Path, typer.Option(help="Folder for the run folders and the page.")] = Path("runs"),
+    workers: Annotated[
+        int, typer.Option(help="Processes side by side, one thread each; 0 trains in this process.")
+    ] = 2,
     steps: Annotated[
-        int | None, typer.Option(help="Fewer training steps, for a first look (give another --root).")
+        int | None, typer.Option(help="Training steps, fewer for a first look (with another --root).")
     ] = None,
-    device: Annotated[str, typer.Option(help="Where models are trained: cpu, cuda.")] = "cpu",
-    quiet: Annotated[bool, typer.Option("--quiet", help="Only the table, the verdict and the page's address.")] = False,
+    device: Annotated[str, typer.Option(help="Device that trains: cpu, cuda.")] = "cpu",
+    quiet: Annotated[
+        bool, typer.Option("--quiet", help="Show only the table, the verdict and the page's address.")
+    ] = False,
 ) -> None:
-    """Train a small ViT, its lean redesign and two controls on the embedded images, and write a page. About 4
-    minutes."""
+    """Train a small ViT, its lean redesign (more heads, fewer layers) and two controls on embedded images, and write a
+    page. About 4 minutes."""
     from manyheads.experiments.demo import DEMO, shortened
     from manyheads.report.page import write
     from manyheads.spec.experiment import folder, specs

@@ -1,4 +1,4 @@
-"""`manyheads run`: the runs of an experiment, wherever they are to execute."""
+"""`manyheads run`: run an experiment in this process, in several, with Ray or Slurm."""
 
 from __future__ import annotations
 
@@ -24,27 +24,29 @@ DEVICE = re.compile(r"cpu|cuda(:[0-9]+)?")
 
 
 def run(
-    experiment: Annotated[str, typer.Argument(help="Its name, such as fig2 or table4, or all.")],
+    experiment: Annotated[str, typer.Argument(help="Name of an experiment, such as fig2 or table4, or all.")],
     scale: Annotated[str, typer.Option(help="smoke, laptop (2 cores), small (one GPU), paper.")] = "smoke",
-    arms: Annotated[str | None, typer.Option(help="Some of its arms: original,lean.")] = None,
-    seeds: Annotated[str | None, typer.Option(help="Other seeds than its own: 0,1,2.")] = None,
-    out: Annotated[Path, typer.Option(help="Where run folders go.")] = Path("runs"),
+    arms: Annotated[str | None, typer.Option(help="Only these of its arms (models): original,lean.")] = None,
+    seeds: Annotated[str | None, typer.Option(help="Seeds to run instead of the experiment's own: 0,1,2.")] = None,
+    out: Annotated[Path, typer.Option(help="Folder for the run folders.")] = Path("runs"),
     executor: Annotated[str, typer.Option(help=f"Where runs execute: {', '.join(EXECUTORS)}.")] = "processes",
     workers: Annotated[
-        int | None, typer.Option(help="Runs side by side. Default: 2 processes, all a cluster has.")
+        int | None, typer.Option(help="Runs side by side. Default: 2 here, as many as fit on a cluster.")
     ] = None,
-    threads: Annotated[int | None, typer.Option(help="CPU threads of each. Default: 1; of a --list: not set.")] = None,
+    threads: Annotated[
+        int | None, typer.Option(help="CPU threads of each run. Default: 1; with --list none are set.")
+    ] = None,
     device: Annotated[str | None, typer.Option(help="cpu, cuda. Default: a GPU if there is one.")] = None,
-    data_root: Annotated[Path | None, typer.Option(help="Where data lies.")] = None,
+    data_root: Annotated[Path | None, typer.Option(help="Folder of the datasets.")] = None,
     slurm: Annotated[
-        list[str] | None, typer.Option(help="Slurm: partition=gpu, timeout_min=600, mem_gb=32 ...")
+        list[str] | None, typer.Option(help="Options of Slurm: partition=gpu, timeout_min=600, mem_gb=32 ...")
     ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print runs, time and memory; nothing is run.")] = False,
-    tflops: Annotated[float | None, typer.Option(help="What a device of the dry run reaches.")] = None,
+    tflops: Annotated[float | None, typer.Option(help="Speed of the device, for the dry run's estimate.")] = None,
     listed: Annotated[
         bool, typer.Option("--list", help="Print commands for another scheduler; nothing is run.")
     ] = False,
-    quiet: Annotated[bool, typer.Option("--quiet", help="No progress, only the last lines.")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", help="Show no progress, only the last lines.")] = False,
 ) -> None:
     """Run an experiment. Run again, it finishes what is left: finished runs are skipped, killed ones resumed."""
     each = 1 if threads is None else threads
@@ -74,12 +76,12 @@ def run(
 
 
 def _check(executor: str, workers: int | None, threads: int, device: str | None, slurm: list[str] | None) -> None:
-    """Refuse what no experiment can be run with."""
+    """Refuse options that contradict each other or that no executor has."""
     if executor not in EXECUTORS:
         raise UserError(f"--executor {executor}{nearest(executor, EXECUTORS)}; write one of {', '.join(EXECUTORS)}")
     if executor == "process" and workers:
         raise UserError(f"--executor process --workers {workers}: one process works alone; write --executor processes")
-    least = 1 if executor in ("ray", "slurm") else 0  # of worker processes none is this process
+    least = 1 if executor in ("ray", "slurm") else 0  # 0 worker processes: the runs execute in this process
     if workers is not None and workers < least:
         raise UserError(f"--workers {workers}: write {least} or more")
     if threads < 1:
@@ -100,8 +102,8 @@ def _phases(
     out: Path,
     options: dict[str, Any],
 ) -> tuple[list[Outcome], str]:
-    """Everything in its order: what measures time comes when nothing else runs here, and what starts from the weights
-    of other runs when those are finished; if they are not, the sentence that says so."""
+    """Run everything in its order: runs that measure time when nothing else runs here, runs that start from the weights
+    of other runs when those are finished; if those are not, the second value says why the runs were left out."""
     from manyheads.sweep.jobs import QuietView, prepare
     from manyheads.sweep.local import Interrupted, here
 
@@ -127,7 +129,7 @@ def _phases(
     jobs = selection.jobs()
     if executor.startswith("process"):
         here(where["device"])
-    prepare(jobs)  # of all phases: what is in the way is told before anything runs
+    prepare(jobs)  # of all phases, so that a folder in the way is reported before anything runs
     alone = [job for job in jobs if job.alone] if executor == "processes" else []
     try:
         outcomes = execute([job for job in jobs if not (alone and job.alone)], workers)
@@ -140,8 +142,8 @@ def _phases(
 
 
 def _later(selection: Selection, others: bool) -> tuple[list[Job], str]:
-    """What starts from other runs' weights. Where there are other runs to tell of, what hinders it does not hide
-    them."""
+    """The runs that start from other runs' weights, or why they cannot. That is an error only where there are no
+    `others`, whose outcomes it would hide."""
     try:
         return selection.later_jobs(), ""
     except UserError as error:
@@ -151,7 +153,7 @@ def _later(selection: Selection, others: bool) -> tuple[list[Job], str]:
 
 
 def _tell(outcomes: list[Outcome], shared: int, out: Path) -> None:
-    """What became of the runs; those that failed are named, and make the command fail."""
+    """Print what became of the runs. Runs that failed or stopped are named, and make the command fail."""
     fates: Counter[str] = Counter(outcome.fate for outcome in outcomes)
     words = {"done": "done", "skipped": "finished before", "stopped": "stopped", "failed": "failed"}
     counts = [f"{fates[fate]} {word}" for fate, word in words.items() if fates[fate]]

@@ -1,4 +1,4 @@
-"""The table of a dry run: what the runs of an experiment would take."""
+"""The table of a dry run: the steps, operations, time and memory that the runs of an experiment would take."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def show(
     tflops: float | None,
     root: Path | None,
 ) -> None:
-    """Print a row for each arm, or for each experiment where all are wanted, and what everything would take."""
+    """Print a row for each arm, or for each experiment if the `whole` catalogue is run, and the total."""
     from rich.console import Console
     from rich.table import Table
 
@@ -74,6 +74,6 @@ def _group(each: Forecast, whole: bool) -> str:
 
 
 def _most(values: Sequence[float | None], write: Callable[[Any], str]) -> str:
-    """The largest, if there is one."""
+    """The largest of the known values, if there is one."""
     numbers = [value for value in values if value is not None]
     return write(max(numbers)) if numbers else ""
