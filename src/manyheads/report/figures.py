@@ -81,7 +81,7 @@ def _paper_values(
 ) -> tuple[dict[str, float], str]:
     """What the paper printed for the arms that are here, and a sentence about it.
 
-    Two kinds of values are told and not drawn: those of designs with another `place` along the axis in the paper's
+    Two kinds of values are stated and not drawn: those of designs with another `place` along the axis in the paper's
     setting than here, and those that would squeeze the measured values into a strip, as where a small scale trains on
     another task."""
     printed = dict(section.experiment.printed) if section.experiment and metric == section.headline[0] else {}
