@@ -1,5 +1,6 @@
-"""Writes docs/parity.md from what the parity tests measured: `pytest tests/parity`, then `python
-docs/make_parity.py`."""
+"""Writes docs/parity.md from the differences that the parity tests measured.
+
+Run `pytest tests/parity`, then `python docs/make_parity.py`."""
 
 from __future__ import annotations
 
@@ -16,12 +17,13 @@ def main() -> None:
     lines = [
         "# Model parity",
         "",
-        "Each model at its original head count against its twin, in float64 on a CPU: every tensor of the twin is",
-        "randomised and loaded here, then every tensor of ours is randomised and loaded there. Differences are the largest",
-        "over both directions, relative to the largest magnitude (at least 1); the tests demand 1e-9. Twins are small",
-        "instances; their parameters are counted from the record.",
+        "A twin is another library's implementation of a model. Each of our models is compared with its twin at the",
+        "original number of heads, in float64 on a CPU: all tensors of the twin are randomised and loaded into ours,",
+        "then all of our tensors are randomised and loaded into the twin. The table has the largest difference in",
+        "either direction, relative to the largest magnitude (at least 1); the tests require 1e-9. The models are",
+        "small, and their parameters are counted from the record.",
         "",
-        f"Measured with torch {rows[0]['torch']}; written by `docs/make_parity.py`.",
+        f"Measured with torch {rows[0]['torch']} by `pytest tests/parity`; written by `docs/make_parity.py`.",
         "",
         "| model | twin | output | gradient | parameters |",
         "|---|---|---|---|---|",
