@@ -91,7 +91,10 @@ def test_attention(change: dict, says: str) -> None:
         (lambda: replace(VIT, stages=(replace(VIT.stages[0], enter=Downsample()),)), "nothing stands before"),
         (lambda: f.gpt2(64, 1, 2, 32, 128, tokens=99, positions=64), "beyond the 64 positions"),
         (lambda: f.davit((8, 8, 8, 8), (1,) * 4, (1,) * 4, (8,) * 4, (8,) * 4, image=0), "from 1 up"),
-        (lambda: replace(VIT, stages=(Stage(768, 197, 1, ((Residual(Mlp(3)),),)),)), "no heads to speak of"),
+        (
+            lambda: replace(VIT, stages=(Stage(768, 197, 1, ((Residual(Mlp(3)),),)),)),
+            "no stage holds an Attention; write at least one",
+        ),
     ],
 )
 def test_records(make, says: str) -> None:

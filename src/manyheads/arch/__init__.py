@@ -1,1 +1,1 @@
-"""What a model is, what it costs, and the papers audited. Standard library only."""
+"""What follows from the record of a model: its cost, redesigns, controls, named originals. Standard library only."""

@@ -1,7 +1,8 @@
-"""The arms of an honest comparison. A lean design has more heads *and* fewer layers; the controls take these apart.
+"""Controls: the further models (arms) that an honest comparison of an original and its lean redesign needs.
 
-Each control says what it matches and by how much it misses (`residual`, relative); one that cannot come within 1 % of
-what it matches is refused (2 % for `split`, the tolerance at which a pair is called split).
+A lean design has more heads *and* fewer layers; the controls take these apart. Each control says what it matches and by
+how much it misses (`residual`, relative). One that cannot come within 1 % of what it matches is refused (2 % for `split`,
+the tolerance at which a pair is called split).
 """
 
 from __future__ import annotations
@@ -22,9 +23,9 @@ LIMIT = 0.01
 
 @dataclass(frozen=True)
 class Control:
-    """One arm: its record, what it holds equal to the lean design or the original, and the relative miss.
+    """One arm: its record, what it has in common with the lean design or the original, and the relative miss.
 
-    `same_as` names an earlier arm with the very same record: a split lean's `wide_heads` is its `depth_only`."""
+    `same_as` names an earlier arm with the very same record: if lean is split, its `wide_heads` is its `depth_only`."""
 
     name: str
     arch: Arch
@@ -68,13 +69,13 @@ def per_stage(values: Sequence[object]) -> str:
 
 
 def depth_only(original: Arch, lean: Arch) -> Control:
-    """Lean's depth and MLP with the original heads: what is left when the heads are taken back."""
+    """Lean's depth and MLP with the original heads: what fewer layers do alone."""
     arch = redesign(original, depth=depths(lean), mlp_dim=mlp_dims(lean))
     return Control("depth_only", arch, "lean's depth", 0.0)
 
 
 def heads_only(original: Arch, lean: Arch) -> Control:
-    """The original depth and MLP with lean's heads: what the heads do alone."""
+    """The original depth and MLP with lean's heads: what more heads do alone."""
     arch = redesign(lean, depth=depths(original), mlp_dim=mlp_dims(original))
     return Control("heads_only", arch, "the original depth", 0.0)
 
@@ -93,7 +94,7 @@ def fixed(original: Arch, lean: Arch) -> Control:
 
 
 def wide_heads(original: Arch, lean: Arch) -> Control:
-    """Lean's inner width from the original number of heads: larger heads in place of more."""
+    """Lean's inner width (heads x head_dim) with the original number of heads: larger heads in place of more."""
     dims, miss = _nearest_dims(inners(lean), heads(original), lean)
     arch = redesign(depth_only(original, lean).arch, heads=heads(original), head_dim=dims)
     return _within(Control("wide_heads", arch, "lean's inner width", miss))
@@ -143,17 +144,17 @@ def makers(original: Arch, lean: Arch) -> dict[str, Callable[[Arch, Arch], Contr
 
 
 def controls(original: Arch, lean: Arch) -> dict[str, Control]:
-    """All controls of a pair by name; the policy control is the policy that lean did not use."""
-    made: dict[str, Control] = {}
+    """All controls of a pair by name. The policy control is `fixed` for a split lean, and `split` for any other."""
+    arms: dict[str, Control] = {}
     seen: list[tuple[str, Arch]] = [("original", original), ("lean", lean)]
     for name, make in makers(original, lean).items():
         if name in ("mlp_matched", "params_matched") and not all(mlp_dims(lean)):
             continue
         control = make(original, lean)
         twin = next((name for name, arch in seen if arch == control.arch), "")
-        made[control.name] = replace(control, same_as=twin)
+        arms[control.name] = replace(control, same_as=twin)
         seen.append((control.name, control.arch))
-    return made
+    return arms
 
 
 def at_width(arch: Arch, ratio: float) -> Arch:

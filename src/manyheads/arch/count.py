@@ -61,10 +61,10 @@ def activation_bytes(arch: Arch | Sketch, batch: Num = 1, precision: Precision =
     first, last = arch.stages[0], arch.stages[-1]
     total: Saved = EMBEDS[type(arch.embed)].saved(arch.embed, first)
     for before, stage in zip((first, *arch.stages), arch.stages, strict=False):
-        kept = unit_saved(stage, fused).times(stage.depth)
+        body = unit_saved(stage, fused).times(stage.depth)
         # a convolution hands its own precision on; learned positions in float32 would lift it again
         half = isinstance(stage.enter, Downsample) and not stage.enter.positions
-        total += ENTERS[type(stage.enter)].saved(stage.enter, stage, before) + (kept.in_compute() if half else kept)
+        total += ENTERS[type(stage.enter)].saved(stage.enter, stage, before) + (body.in_compute() if half else body)
     total = total.times(_sequences(arch)) + HEADS[type(arch.head)].saved(arch.head, arch.embed, last)
     return batch * total.bytes(precision)
 
@@ -81,8 +81,8 @@ def training_bytes(
 ) -> Num:
     """Activations, optimizer state and what a vocabulary's loss needs on top: the peak of a training step. Other
     temporary buffers, the allocator's slack and the CUDA context are left out; on one GPU they add a few GB."""
-    kept = activation_bytes(arch, batch, precision, fused) + state_bytes(arch, precision, gradients)
-    return kept + loss_bytes(arch, batch)
+    activations = activation_bytes(arch, batch, precision, fused)
+    return activations + state_bytes(arch, precision, gradients) + loss_bytes(arch, batch)
 
 
 def loss_bytes(arch: Arch | Sketch, batch: Num = 1) -> Num:

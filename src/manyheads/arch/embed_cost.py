@@ -51,12 +51,12 @@ def stem_flops(embed: ConvStem, first: Stage) -> Num:
 
 def stem_saved(embed: ConvStem, first: Stage) -> Saved:
     """The images themselves, and what each convolution's norm and activation read and hand on."""
-    grid, kept = embed.image, embed.channels * embed.image**2
+    grid, numbers = embed.image, embed.channels * embed.image**2
     for i, conv in enumerate(embed.convs):
         grid = conv_side(grid, conv)
         tensors = (conv.norm is not None) + (conv.act in ("gelu", "gelu_tanh", "silu"))
-        kept = kept + grid**2 * conv.out * (tensors + (i + 1 < len(embed.convs)))
-    return Saved(compute=kept)
+        numbers = numbers + grid**2 * conv.out * (tensors + (i + 1 < len(embed.convs)))
+    return Saved(compute=numbers)
 
 
 # ------------------------------------------------------------------------------------------------- pixels in patches

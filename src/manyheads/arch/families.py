@@ -1,11 +1,13 @@
 """Constructors, one per family: from a few dimensions to a complete record, every detail as in the original code.
 
-They never guess a head_dim. The named sizes are in `zoo`; the papers' configurations in `paper`.
+head_dim has no default here, except where an original has one size. The named sizes are in `zoo`; the papers'
+configurations in `paper`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from manyheads.spec.arch import Arch
 from manyheads.spec.parts import (
@@ -48,6 +50,16 @@ LAYER5, LAYER6, LAYER12 = Norm(eps=1e-5), Norm(eps=1e-6), Norm(eps=1e-12)
 BATCH = Norm("batch", 1e-5)
 
 
+def _plain(attention: Attention, mlp: Mlp, norm: Norm, **branch: Any) -> Layer:
+    """Attention and MLP, each on its norm; `branch` are further fields of both."""
+    return Residual(attention, norm, **branch), Residual(mlp, norm, **branch)
+
+
+def _class_layer(attention: ClassAttention, mlp: Mlp, norm: Norm, scaled: float | None = None) -> Layer:
+    """A layer that updates the class token alone."""
+    return tuple(Residual(op, norm, scaled=scaled, rows="class") for op in (attention, mlp))
+
+
 def vit(
     width: int,
     depth: int,
@@ -68,10 +80,7 @@ def vit(
 ) -> Arch:
     """ViT (2010.11929) and, with `family="deit"`, DeiT (2012.12877): two class tokens make it distilled."""
     norm = Norm(eps=eps)
-    layer = (
-        Residual(Attention(heads, head_dim, qkv_bias=qkv_bias), norm, scaled=scaled),
-        Residual(Mlp(mlp_dim), norm, scaled=scaled),
-    )
+    layer = _plain(Attention(heads, head_dim, qkv_bias=qkv_bias), Mlp(mlp_dim), norm, scaled=scaled)
     tokens = (image // patch) ** 2 + class_tokens
     return Arch(
         family,
@@ -106,10 +115,7 @@ def xcit(
         Residual(Mlp(mlp_dim), LAYER6, scaled=scaled),
     )
     asks = ClassAttention(class_heads or heads, class_head_dim or head_dim)
-    class_layer = (
-        Residual(asks, LAYER6, scaled=scaled, rows="class"),
-        Residual(Mlp(class_mlp_dim or mlp_dim), LAYER6, scaled=scaled, rows="class"),
-    )
+    class_layer = _class_layer(asks, Mlp(class_mlp_dim or mlp_dim), LAYER6, scaled)
     halvings = patch.bit_length() - 1
     outs = [width >> (halvings - 1 - i) for i in range(halvings)]
     convs = tuple(Conv(o, 3, 2, BATCH, "gelu" if i + 1 < halvings else None) for i, o in enumerate(outs))
@@ -157,10 +163,6 @@ def tnt(
     )
 
 
-def _plain(attention: Attention, mlp: Mlp, norm: Norm) -> Layer:
-    return Residual(attention, norm), Residual(mlp, norm)
-
-
 def volo(
     widths: Sequence[int],
     depths: Sequence[int],
@@ -186,10 +188,7 @@ def volo(
         enter = {"enter": Downsample(2, positions=True)} if i == 1 else {}
         layer = _plain(Attention(h, d, qkv_bias=False, mix=mix), Mlp(m), LAYER5)
         stages.append(Stage(width, (grid if i == 0 else -(-grid // 2)) ** 2, depth, (layer,), **enter))
-    class_layer = (
-        Residual(ClassAttention(heads[-1], head_dims[-1], qkv_bias=False), LAYER5, rows="class"),
-        Residual(Mlp(mlp_dims[-1]), LAYER5, rows="class"),
-    )
+    class_layer = _class_layer(ClassAttention(heads[-1], head_dims[-1], qkv_bias=False), Mlp(mlp_dims[-1]), LAYER5)
     stages.append(Stage(widths[-1], stages[-1].tokens + 1, class_layers, (class_layer,), ClassToken()))
     return Arch("volo", ConvStem(image, channels, convs), tuple(stages), Classify(classes, "class", LAYER5, aux=aux))
 
@@ -263,7 +262,7 @@ def bert(
 ) -> Arch:
     """BERT (1810.04805): post-norm, learned positions and segments, masked-token head with its transform."""
     norm = Norm(eps=eps)
-    layer = (Residual(Attention(heads, head_dim), norm, "post"), Residual(Mlp(mlp_dim), norm, "post"))
+    layer = _plain(Attention(heads, head_dim), Mlp(mlp_dim), norm, place="post")
     embed = Token(vocab, positions, types=types, norm=norm)
     default = Masked(bias=True, transform=True)
     return Arch("bert", embed, (Stage(width, tokens, depth, (layer,)),), head or default)
@@ -362,10 +361,8 @@ def nearest_neighbor(
     are one attention here with inner = multiplier x width and its output divided by the multiplier."""
     width = dim + position_dim if positions == "concat" else dim
     norm = Norm("unit", 0.0)
-    layer = (
-        Residual(Attention(heads, head_dim, out_scale=width / (heads * head_dim)), norm, "post"),
-        Residual(Mlp(mlp_dim, "relu"), norm, "post"),
-    )
+    attention = Attention(heads, head_dim, out_scale=width / (heads * head_dim))
+    layer = _plain(attention, Mlp(mlp_dim, "relu"), norm, place="post")
     embed = Points(dim, positions)  # type: ignore[arg-type]
     return Arch("nearest_neighbor", embed, (Stage(width, tokens, depth, (layer,)),), Coordinates(dim))
 

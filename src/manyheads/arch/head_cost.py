@@ -56,8 +56,8 @@ def lm_flops(head: Lm, embed: Embed, last: Stage) -> Num:
 
 def lm_saved(head: Lm, embed: Embed, last: Stage) -> Saved:
     """The norm's and the product's input, logits and log-probabilities, which are most of it."""
-    kept = last.tokens * last.width + last.tokens * _vocab(embed)
-    return Saved(stream=kept, compute=kept)
+    numbers = last.tokens * last.width + last.tokens * _vocab(embed)
+    return Saved(stream=numbers, compute=numbers)
 
 
 def masked_params(head: Masked, embed: Embed, last: Stage) -> Params:

@@ -1,7 +1,8 @@
 """More heads, fewer layers: a redesign edits attention, depth and MLP width of a record, and nothing else.
 
 "More heads" is two interventions. Policy `fixed` keeps head_dim, so that inner = heads x head_dim grows; `split` keeps
-inner and makes every head thinner. Class attention and TNT's inner transformer are never touched, by type.
+inner and makes every head thinner. Class attention and TNT's inner transformer have types of their own, so that no
+redesign changes them.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ from manyheads.spec.parts import (
 
 Policy = Literal["fixed", "split"]
 Setting = int | Sequence[int] | None
-SPLIT_TOLERANCE = 0.02  # inner widths that agree this closely are called split
+SPLIT_TOLERANCE = 0.02  # a pair whose inner widths agree this closely is called split
 
 
 def redesign(
@@ -77,7 +78,8 @@ def edit(
     mlp_dim: Sequence[Any] | None = None,
     kv_heads: Any = None,
 ) -> Sketch:
-    """The bare edit behind `redesign`, one entry per editable stage: entries may be arrays or symbols."""
+    """The edit behind `redesign`, without its checks: one entry per editable stage, which may be an array or a
+    symbol."""
     stages = list(arch.stages)
     for at, i in enumerate(editable(arch)):
         stage = stages[i]
@@ -234,7 +236,7 @@ def _pair_policy(a: Attention, b: Attention) -> str:
 
 
 def at_image(arch: Arch, image: int) -> Arch:
-    """`arch` for images of `image` x `image` pixels."""
+    """`arch` for images of `image` x `image` pixels: the numbers of tokens follow, nothing else changes."""
     embed = arch.embed
     match embed:
         case Patch():

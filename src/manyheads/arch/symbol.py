@@ -1,4 +1,4 @@
-"""Numbers without values: the same formulas that cost a design are printed as JavaScript for a page.
+"""Symbols in place of numbers: with them the formulas of `count` become JavaScript for a page.
 
 heads = Symbol("heads")
 javascript(4 * 768 * heads * 64 + 1)   ->   "196608*heads+1"

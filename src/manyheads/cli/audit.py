@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def audit(
-    as_json: Annotated[bool, typer.Option("--json", help="For machines; also every figure's configurations.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON, with every figure's configurations.")] = False,
 ) -> None:
     """Audit Tables 1-5, the memory column and the stated ranges of *Leaner Transformers* against exact counts."""
     if as_json:
@@ -165,15 +165,15 @@ def _print() -> None:
 
 
 def _table(table: Any, *titles: str) -> Any:
-    made = table(box=None, header_style="bold", pad_edge=False)
+    grid = table(box=None, header_style="bold", pad_edge=False)
     for title in titles:
-        made.add_column(
+        grid.add_column(
             title,
             justify="right" if title in ("counted", "left over", "printed/8") else "left",
             no_wrap=title == "row",
             overflow="fold",
         )
-    return made
+    return grid
 
 
 def _verdict(console: Any) -> None:
@@ -181,12 +181,12 @@ def _verdict(console: Any) -> None:
     from manyheads.paper.audit import policies
 
     verdicts = Counter(item.verdict for item in audited())
-    found = policies()
-    split = [pair for pair, policy in found.items() if policy == "split"]
+    pairs = policies()
+    split = [pair for pair, policy in pairs.items() if policy == "split"]
     text = ", ".join(f"{count} {word}" for word, count in verdicts.most_common())
     console.print(
         f"\n{sum(verdicts.values())} rows: {text}. The text prescribes a fixed head_dim; by their counts "
-        f"{len(split)} of the {len(found)} redesigned vision and language models most likely split the width "
+        f"{len(split)} of the {len(pairs)} redesigned vision and language models most likely split the width "
         f"instead: {', '.join(split)}.",
         highlight=False,
     )

@@ -31,11 +31,17 @@ def shape(
     policy: Annotated[str, typer.Option(help="fixed: keep head_dim. split: keep inner = heads x head_dim.")] = "fixed",
     kv_heads: Annotated[int | None, typer.Option(help="Heads of keys and values, shared between query heads.")] = None,
     tokens: Annotated[int | None, typer.Option(help="Context length of a language model.")] = None,
-    arms: Annotated[bool, typer.Option("--controls", help="Also list the controls of the pair.")] = False,
+    arms: Annotated[
+        bool,
+        typer.Option(
+            "--controls",
+            help="Also list the controls: models that change the heads or the depth alone, or match lean's parameters.",
+        ),
+    ] = False,
     save: Annotated[Path | None, typer.Option(help="Write the record (of the redesign, if any) to this file.")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="For machines.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """Cost a model, and a redesign of it beside it, without building either."""
+    """Show what a model costs and, beside it, what a redesign of it would cost. Neither is built."""
     original = resolve(model)
     if tokens is not None:
         original = redesign(original, tokens=tokens)
@@ -149,11 +155,11 @@ def _print(model: str, report: dict[str, Any]) -> None:
 
 
 POLICIES = {
-    "fixed": "head_dim is kept, inner moves with the heads",
-    "split": "inner is kept, head_dim and with it the rank per head moves against the heads",
-    "head_dim": "heads are unchanged, head_dim moved",
-    "kv_heads": "heads are unchanged, key and value heads moved",
+    "fixed": "head_dim is kept; inner = heads x head_dim grows and shrinks with the heads",
+    "split": "inner = heads x head_dim is kept; head_dim, and with it the rank per head, falls as heads rise",
+    "head_dim": "heads are unchanged, head_dim changed",
+    "kv_heads": "heads are unchanged, key and value heads changed",
     "same": "heads are unchanged",
-    "other": "heads and head_dim both moved",
-    "mixed": "stages differ in policy",
+    "other": "heads and head_dim both changed",
+    "mixed": "stages follow different policies",
 }

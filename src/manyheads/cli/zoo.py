@@ -12,8 +12,8 @@ from manyheads.arch.controls import per_stage
 from .numbers import in_layers, millions
 
 
-def zoo(as_json: Annotated[bool, typer.Option("--json", help="For machines.")] = False) -> None:
-    """List the named originals: any of them can stand where a command asks for a model."""
+def zoo(as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False) -> None:
+    """List the named originals. Each name can be used wherever a command takes a model."""
     from manyheads.arch import zoo as originals
     from manyheads.arch.controls import depths, head_dims, heads
     from manyheads.arch.count import params

@@ -1,9 +1,9 @@
-"""The paper audited: what each row prints, what its stated configuration gives, which readings reproduce it.
+"""The audit: what each row of the paper prints, what its stated configuration gives, which readings reproduce it.
 
-Every verdict is computed from exact counts; none is written down. Memory: the printed figure over 8 GPUs, less the
-closed form of float32 training with attention maps kept, leaves an overhead (context, workspaces, allocator). On the
-rows that agree otherwise it is 1.8 to 4.6 GB, so a reading `fits` between `OVERHEAD`; that band was chosen after seeing
-the figures, and is evidence, not proof.
+Every verdict is computed from exact counts. Memory: a row prints the memory of 8 GPUs. An eighth of it, less the closed
+form of float32 training with attention maps kept, is an overhead (context, workspaces, allocator). On the rows whose
+counts agree the overhead is 1.8 to 4.6 GB, so a reading `fits` if its overhead lies between `OVERHEAD`. That band was
+chosen after seeing the figures: it is evidence, not proof.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ NEAR = 0.02
 
 @dataclass(frozen=True)
 class Audited:
-    """One row and what came of it."""
+    """One row, its readings, and the verdict on it."""
 
     row: Row
     stated: tuple[Reading, ...]
@@ -57,18 +57,19 @@ def audit() -> tuple[Audited, ...]:
 
 @cache
 def likely(row: Row) -> Reading:
-    """The reading to believe: as stated if that prints the figure; else one that does and whose memory fits; else the
-    stated one if it is near and its memory fits; else the first that prints the figure, or the stated one. A reading
-    with other layers or heads than the row states (Table 3) is listed, never believed."""
-    found, stated = matching(row), as_stated(row)
+    """The most likely reading: the stated configuration if its count prints as the figure; else a reading that prints it
+    and whose memory fits; else the stated configuration if its count is near and its memory fits; else the first that
+    prints the figure, or the stated one. A reading with other layers or heads than the row states (Table 3) is listed
+    and never taken as likely."""
+    matches, stated = matching(row), as_stated(row)
     if row.table == 3:
-        found = tuple(r for r in found if not r.changes)
+        matches = tuple(r for r in matches if not r.changes)
     near = [r for r in stated if row.figure is not None and abs(r.params / _value(row) - 1) <= NEAR]
     for group in (
-        [r for r in found if not r.changes],
-        [r for r in found if row.memory and row.table > 3 and _fits(row, r)],
+        [r for r in matches if not r.changes],
+        [r for r in matches if row.memory and row.table > 3 and _fits(row, r)],
         [r for r in near if row.memory and row.table > 3 and _fits(row, r)],
-        found,
+        matches,
         stated,
     ):
         if group:
@@ -77,7 +78,7 @@ def likely(row: Row) -> Reading:
 
 
 def as_stated(row: Row) -> tuple[Reading, ...]:
-    """The readings that change nothing about the row: head_dim is all that is left open."""
+    """The readings that change nothing about the row: only head_dim, which no row states, differs between them."""
     return tuple(r for r in readings(row.id) if not r.changes)
 
 
@@ -92,53 +93,37 @@ def show(count: int, unit: str) -> str:
 
 
 def _audited(row: Row) -> Audited:
-    found, stated, best = matching(row), as_stated(row), likely(row)
+    verdict, reason = _verdict(row)
+    return Audited(
+        row=row, stated=as_stated(row), matches=matching(row), likely=likely(row), verdict=verdict, reason=reason
+    )
+
+
+def _verdict(row: Row) -> tuple[str, str]:
+    """`match`, `mismatch` or `illegible`, and why."""
+    matches, stated, best = matching(row), as_stated(row), likely(row)
     if row.figure is None:
-        return Audited(
-            row,
-            stated,
-            found,
-            best,
-            "illegible",
-            f"{row.note}; the repository's model has {show(best.params, row.unit)}",
-        )
-    if best in found and not best.changes:
-        how = agrees(best.params, row.figure, row.unit)
+        return "illegible", f"{row.note}; the repository's model has {show(best.params, row.unit)}"
+    if best in matches and not best.changes:
         policy = {"split": ", heads split: inner stays", "fixed": ", head_dim kept: inner grows"}.get(best.policy, "")
-        shorter = f"; truncated, it rounds to {round(best.params / 1e6)}" if how == "truncates" else ""
-        return Audited(row, stated, found, best, "match", f"as stated{policy}{shorter}")
+        truncated = agrees(best.params, row.figure, row.unit) == "truncates"
+        rounded = f"; truncated, it rounds to {round(best.params / 1e6)}" if truncated else ""
+        return "match", f"as stated{policy}{rounded}"
     options = " or ".join(dict.fromkeys(show(r.params, row.unit) for r in stated))
     if row.change == "same":
         lost = params(readings(row.id.replace("/lean", "/original"))[0].arch).total - stated[0].params
-        return Audited(
-            row,
-            stated,
-            found,
-            best,
-            "mismatch",
-            f"(2,2) to (1,4) removes {lost:,} parameters: it cannot be the same; {_needs(found)}",
-        )
-    if not found:
+        return ("mismatch", f"(2,2) to (1,4) removes {lost:,} parameters: it cannot be the same; {_needs(matches)}")
+    if not matches:
         miss = min(abs(r.params / _value(row) - 1) for r in stated)
-        return Audited(
-            row, stated, found, best, "mismatch", f"stated gives {options}, {miss:.2%} off; no reading prints it"
-        )
-    if not best.changes and row.table > 3:
-        return Audited(
-            row,
-            stated,
-            found,
-            best,
-            "mismatch",
-            f"stated gives {options}; the figure needs {_needs(found)}, which the memory column contradicts",
-        )
-    return Audited(row, stated, found, best, "mismatch", f"stated gives {options}; the figure needs {_needs(found)}")
+        return "mismatch", f"stated gives {options}, {miss:.2%} off; no reading prints it"
+    contradicted = ", which the memory column contradicts" if not best.changes and row.table > 3 else ""
+    return "mismatch", f"stated gives {options}; the figure needs {_needs(matches)}{contradicted}"
 
 
-def _needs(found: tuple[Reading, ...]) -> str:
-    if not found:
+def _needs(matches: tuple[Reading, ...]) -> str:
+    if not matches:
         return "no reading prints it"
-    return " or ".join(dict.fromkeys(f"{' and '.join(r.changes)} ({r.policy})" for r in found[:3]))
+    return " or ".join(dict.fromkeys(f"{' and '.join(r.changes)} ({r.policy})" for r in matches[:3]))
 
 
 def _fits(row: Row, reading: Reading, images: int | None = None) -> bool:
@@ -148,29 +133,37 @@ def _fits(row: Row, reading: Reading, images: int | None = None) -> bool:
 
 
 def memory() -> tuple[Memory, ...]:
-    """The memory column of Tables 4 and 5: the likely reading at the stated batch, and, where that does not fit, what
-    does."""
-    found = []
+    """The memory column of Tables 4 and 5: the likely reading at the stated batch and, where that does not fit, a batch
+    or a reading that does."""
+    lines = []
     for row in ROWS:
         if row.table < 4 or row.memory is None:
             continue
         best, images = likely(row), row.model.images_per_gpu
-        found.append(_memory(row, best, images, "" if _fits(row, best) else "does not fit"))
+        lines.append(_memory(row, best, images, "" if _fits(row, best) else "does not fit"))
         if _fits(row, best):
             continue
         if _fits(row, best, images // 2):
-            found.append(_memory(row, best, images // 2, f"fits at {images // 2} images a GPU, not {images}"))
+            lines.append(_memory(row, best, images // 2, f"fits at {images // 2} images a GPU, not {images}"))
             continue
         others = [other for other in as_stated(row) if _fits(row, other)]
         names = " or ".join(f"{r.label} ({r.policy}, {show(r.params, row.unit)})" for r in others)
-        found += [_memory(row, other, images, f"fits other models: {names}") for other in others[:1]]
-    return tuple(found)
+        lines += [_memory(row, other, images, f"fits other models: {names}") for other in others[:1]]
+    return tuple(lines)
 
 
 def _memory(row: Row, reading: Reading, images: int, note: str) -> Memory:
     assert row.memory is not None
     counted = training_bytes(reading.arch, images) / 1e9
-    return Memory(row, reading, images, row.memory / 8, counted, _fits(row, reading, images), note)
+    return Memory(
+        row=row,
+        reading=reading,
+        images=images,
+        printed=row.memory / 8,
+        counted=counted,
+        fits=_fits(row, reading, images),
+        note=note,
+    )
 
 
 def policies() -> dict[str, str]:

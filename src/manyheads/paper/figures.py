@@ -30,8 +30,9 @@ class Point:
 
 
 @dataclass(frozen=True)
-class Figure:
-    """One figure: what it shows, and its points. `own` marks a grid of ours where the paper's is unknown."""
+class PaperFigure:
+    """One figure of the paper: what it shows, and its points. `own` marks a grid that we chose, since the paper's is
+    unknown."""
 
     id: str
     shows: str
@@ -85,18 +86,22 @@ def _best() -> list[Point]:
 
 
 @cache
-def figures() -> tuple[Figure, ...]:
+def figures() -> tuple[PaperFigure, ...]:
     """All nine figures."""
     return (
-        Figure("fig1", "accuracy against parameters, originals and redesigns of Tables 4 and 5", tuple(_tables(4, 5))),
-        Figure("fig2", "kappa of ViT-B against heads (2 to 18; even steps are ours)", tuple(_heads(12))),
-        Figure(
+        PaperFigure(
+            "fig1", "accuracy against parameters, originals and redesigns of Tables 4 and 5", tuple(_tables(4, 5))
+        ),
+        PaperFigure("fig2", "kappa of ViT-B against heads (2 to 18; even steps are ours)", tuple(_heads(12))),
+        PaperFigure(
             "fig3", "top-1 of ViT-B, 12 and 8 layers, against heads (even steps are ours)", (*_heads(12), *_heads(8))
         ),
-        Figure("fig4", "top-1 of ViT-B with 12 and 8 layers against MLP width", (*_mlps(12), *_mlps(8))),
-        Figure("fig5", "best configurations at 8 layers and fewer: the paper's are unknown", tuple(_best()), own=True),
-        Figure("fig6", "accuracy, parameters and memory of the base vision pairs (Table 4)", tuple(_tables(4))),
-        Figure("fig7", "accuracy, parameters and memory of the large vision pairs (Table 5)", tuple(_tables(5))),
-        Figure("fig8", "ListOps accuracy against heads, 2 layers and 1", tuple(_lra("listops/original"))),
-        Figure("fig9", "Text accuracy against heads, 2 layers and 1", tuple(_lra("text/original"))),
+        PaperFigure("fig4", "top-1 of ViT-B with 12 and 8 layers against MLP width", (*_mlps(12), *_mlps(8))),
+        PaperFigure(
+            "fig5", "best configurations at 8 layers and fewer: the paper's are unknown", tuple(_best()), own=True
+        ),
+        PaperFigure("fig6", "accuracy, parameters and memory of the base vision pairs (Table 4)", tuple(_tables(4))),
+        PaperFigure("fig7", "accuracy, parameters and memory of the large vision pairs (Table 5)", tuple(_tables(5))),
+        PaperFigure("fig8", "ListOps accuracy against heads, 2 layers and 1", tuple(_lra("listops/original"))),
+        PaperFigure("fig9", "Text accuracy against heads, 2 layers and 1", tuple(_lra("text/original"))),
     )

@@ -1,9 +1,11 @@
-"""Readings of a printed row: every model of a stated grid whose parameter count agrees with the printed figure.
+"""Readings of a printed row: the models that its authors may have counted, and which of them print the same figure.
 
-A row states depth and heads, but not head_dim, and its MLP width need not be the one that was counted. The grid of a
-vision or language row is {head_dim kept, inner kept, head_dim 64} x {the stated MLP, half multiples of the width,
-powers of two; for staged families one ratio for all stages, or the stated one halved in some}. For the Long-Range Arena
-rows it is {1, 2} layers x {2, 4, 6, 8} heads x head_dim {32, 64} x MLP {128, 256} x convolution {35 taps, none}."""
+A row states depth and heads, but not head_dim, and its MLP width need not be the one that was counted. So a grid of
+models is tried. The grid of a vision or language row is {head_dim kept, inner kept, head_dim 64} x {the stated MLP,
+half multiples of the width, powers of two; for staged families one ratio for all stages, or the stated one halved in
+some}. For the Long-Range Arena rows it is {1, 2} layers x {2, 4, 6, 8} heads x head_dim {32, 64} x MLP {128, 256} x
+convolution {35 taps, none}.
+"""
 
 from __future__ import annotations
 
@@ -84,12 +86,12 @@ def _policies(row: Row, base: Arch) -> Iterator[tuple[str, Arch]]:
         yield f"head_dim {_show(tuple(dims))}", base
         return
     counts = [row.heads] if isinstance(row.heads, int) else list(row.heads)
-    kept = head_dims(base)
+    same = head_dims(base)
     split = [inner // count for inner, count in zip(inners(base), counts, strict=True)]
     if row.model.floors:
         split = [stage.width // count for stage, count in zip(base.stages, counts, strict=True)]
     tried: list[list[int]] = []
-    for dims in (kept, split, [64] * len(counts)):
+    for dims in (same, split, [64] * len(counts)):
         if dims in tried:
             continue
         tried.append(dims)

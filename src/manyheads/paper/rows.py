@@ -1,7 +1,7 @@
 """Every row of Tables 1-5 of *Leaner Transformers* (2505.20802) as printed, and the models a reader could build for it.
 
-Nothing here is inferred: a number is what the paper prints, `None` where our copy of the text has no legible value.
-`make(mlp_dim, ...)` builds the original with another MLP width, so that `audit` can try readings of a row.
+Nothing here is inferred: a number is what the paper prints, or `None` where our copy of the text has no legible value.
+`Model.make(mlp_dim, ...)` gives the original with another MLP width, so that `readings` can try other widths for a row.
 """
 
 from __future__ import annotations
@@ -96,11 +96,11 @@ def _glue(*values: float) -> dict[str, float]:
 
 
 def _vision(key: str, table: int, model: Model, original: tuple, lean: tuple) -> list[Row]:  # type: ignore[type-arg]
-    made = []
+    rows = []
     for role, (depth, heads, mlp, top1, top5, count, memory) in (("original", original), ("lean", lean)):
         scores = {"top1": top1, "top5": top5}
-        made.append(Row(f"{key}/{role}", table, model, role, depth, heads, mlp, count, memory=memory, scores=scores))  # type: ignore[arg-type]
-    return made
+        rows.append(Row(f"{key}/{role}", table, model, role, depth, heads, mlp, count, memory=memory, scores=scores))  # type: ignore[arg-type]
+    return rows
 
 
 _DAVIT_B_MLP, _DAVIT_L_MLP = (512, 1024, 2048, 4096), (768, 1536, 3072, 6144)

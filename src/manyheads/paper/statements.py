@@ -30,12 +30,12 @@ def reduction(pair: str) -> float:
 
 
 def statements() -> tuple[Statement, ...]:
-    """All of them."""
+    """All statements: percentages, GLUE means, the range of savings, the sweep of section 4.1.1."""
     return (*_percentages(), *_glue(), _range(), _sweep())
 
 
 def _percentages() -> list[Statement]:
-    found = []
+    lines = []
     for row in ROWS:
         if not row.change:
             continue
@@ -52,16 +52,16 @@ def _percentages() -> list[Statement]:
         holds, why = round(counted) == printed, ""
         if not holds:
             figures = [BY_ID[f"{pair}/{role}"].params for role in ("original", "lean")]
-            given = [float(figure) for figure in figures if figure is not None]
-            holds = row.table != 3 and len(given) == 2 and round(100 * (given[1] / given[0] - 1)) == printed
+            counts = [float(figure) for figure in figures if figure is not None]
+            holds = row.table != 3 and len(counts) == 2 and round(100 * (counts[1] / counts[0] - 1)) == printed
             why = "from the printed counts" if holds else "not what the stated layers and heads give"
-        found.append(Statement(f"{row.id} parameters", f"Table {row.table}", row.change, f"{counted:.1f}%", holds, why))
+        lines.append(Statement(f"{row.id} parameters", f"Table {row.table}", row.change, f"{counted:.1f}%", holds, why))
     for pair, printed in (("crammed_bert", -25), ("gpt2", -24)):
         before, after = BY_ID[f"{pair}/original"].memory, BY_ID[f"{pair}/lean"].memory
         assert before is not None
         assert after is not None
         counted = 100 * (after / before - 1)
-        found.append(
+        lines.append(
             Statement(
                 f"{pair}/lean memory",
                 f"Table {BY_ID[f'{pair}/lean'].table}",
@@ -71,15 +71,15 @@ def _percentages() -> list[Statement]:
                 "from the two printed figures",
             )
         )
-    return found
+    return lines
 
 
 def _glue() -> list[Statement]:
-    found = []
+    lines = []
     for role in ("original", "lean"):
         scores = BY_ID[f"crammed_bert/{role}"].scores
         mean = sum(scores[task] for task in GLUE[:-1]) / (len(GLUE) - 1)
-        found.append(
+        lines.append(
             Statement(
                 f"crammed_bert/{role} GLUE mean",
                 "Table 1",
@@ -89,7 +89,7 @@ def _glue() -> list[Statement]:
                 "mean of 8 scores; the code it follows averages 9",
             )
         )
-    return found
+    return lines
 
 
 def _range() -> Statement:

@@ -6,7 +6,7 @@
     Nested(inner, fuse, outer)                 TNT, in place of a layer
 
 A `Sketch` has the same three fields and is not validated: its numbers may be arrays or symbols, so that one set of
-formulas (`count`) costs one design or a million.
+formulas (`arch.count`) costs one design or a million.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ class Arch:
     def __post_init__(self) -> None:
         from .check import check
 
-        if self.family not in FAMILIES:
+        if not isinstance(self.family, str) or self.family not in FAMILIES:
             hint = nearest(str(self.family), FAMILIES) or f"; known families: {', '.join(FAMILIES)}"
             raise UserError(f"family {self.family!r} is not known{hint}")
         if self.schema != SCHEMA:

@@ -1,4 +1,4 @@
-"""Is a record a model? Each rule that fails raises a `UserError` that says what to write instead."""
+"""The rules that a record must keep to be a model. A broken rule is a `UserError` that says what to write instead."""
 
 from __future__ import annotations
 
@@ -153,14 +153,14 @@ def divisors(number: int) -> list[int]:
     return small + [number // d for d in reversed(small) if d * d != number]
 
 
-def nearest_divisors(number: int, wanted: int) -> list[int]:
-    """The two divisors of `number` nearest to `wanted`."""
-    return sorted(sorted(divisors(number), key=lambda d: abs(d - wanted))[:2])
+def nearest_divisors(number: int, near: int) -> list[int]:
+    """The two divisors of `number` nearest to `near`."""
+    return sorted(sorted(divisors(number), key=lambda d: abs(d - near))[:2])
 
 
-def head_dim(heads: int, given: int, width: int, where: str) -> None:
+def head_dim(heads: int, stated: int, width: int, where: str) -> None:
     """Refuse a head count whose head_dim is not stated, with the numbers that would do."""
-    if given:
+    if stated:
         return
     if width % heads:
         close = nearest_divisors(width, heads)
@@ -231,7 +231,7 @@ def _embed(arch: Arch) -> None:
             if embed.legacy and embed.patch % embed.stride:
                 raise UserError(
                     f"the legacy embedding cuts patches of {embed.patch} after a stride of {embed.stride}, "
-                    "which must divide it; write legacy=false or another stride"
+                    "which must divide the patch; write legacy=false or another stride"
                 )
             pixels = (-(-embed.patch // embed.stride)) ** 2
             nested = [item for stage in arch.stages for item in stage.unit if isinstance(item, Nested)]
@@ -302,7 +302,7 @@ def _between(arch: Arch) -> None:
                         f"stages[{i}].width is {after.width} after {before.width}; a width changes only with Downsample"
                     )
     if not any(attentions(stage) for stage in arch.stages):
-        raise UserError("no stage holds an Attention: there are no heads to speak of")
+        raise UserError("no stage holds an Attention; write at least one")
 
 
 def _head(arch: Arch) -> None:

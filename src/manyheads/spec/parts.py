@@ -2,7 +2,7 @@
 
 Every part holds only its own numbers. `heads` and `head_dim` are always stated apart: `inner`, the width of the
 concatenated heads, is their product and nothing derives one from the other. Parts do not validate themselves, so
-that their numbers may also be arrays or symbols (see `count`); `Arch` validates the whole.
+that their numbers may also be arrays or symbols (see `arch.count`); an `Arch` validates its parts by the rules in `check`.
 """
 
 from __future__ import annotations
@@ -86,8 +86,7 @@ class Nystrom:
 Mix = Softmax | CrossCovariance | Outlook | Window | Channel | Nystrom
 
 
-# ------------------------------------------------------------------------------------------------ residual branches'
-# ops
+# -------------------------------------------------------------------------------------- what a residual branch computes
 @dataclass(frozen=True)
 class Attention:
     """width -> heads x head_dim -> width. `kv_heads` heads of keys and values are shared between groups of heads;
@@ -119,7 +118,8 @@ class Attention:
 
 @dataclass(frozen=True)
 class ClassAttention:
-    """The class token alone asks, all tokens answer. A type of its own, so that no redesign touches it."""
+    """Attention with one query, the class token's; keys and values come from all tokens. It has a type of its own, so
+    that no redesign changes it."""
 
     heads: int
     head_dim: int = 0
@@ -179,8 +179,8 @@ Layer = tuple[Residual, ...]
 
 @dataclass(frozen=True)
 class Fuse:
-    """TNT: the pixels of a patch, flattened, normed and projected, are added to the patch. `legacy` norms each pixel
-    and has a bias; the current block norms before and after a projection without bias."""
+    """TNT: the pixels of a patch, flattened, normed and projected, are added to the patch. `legacy` normalises
+    each pixel and has a bias; the current block normalises before and after a projection without bias."""
 
     norm: Norm = Norm(eps=1e-5)
     legacy: bool = False
@@ -291,7 +291,8 @@ class Token:
 
 @dataclass(frozen=True)
 class Points:
-    """Points of R^dim given as they are (rank experiments); learned positions `concat`enated, `add`ed, or none."""
+    """Points of R^dim, used as tokens without a projection (rank experiments). Learned positions are further coordinates
+    (`concat`), are added to the points (`add`), or are left out (`none`)."""
 
     dim: int
     positions: Literal["none", "concat", "add"] = "none"
