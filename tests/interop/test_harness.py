@@ -70,8 +70,8 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Any:
 def written(model: Any, words: Vocabulary, context: str) -> str:
     """The likeliest continuation, by the generation of this package."""
     ids = torch.tensor(words.encode([context]))
-    found = generate(model, ids, 12, sampling=Sampling(temperature=0), stop=words.role("end"))
-    return words.decode(found.ids[0, ids.shape[1] :].tolist())
+    continuation = generate(model, ids, 12, sampling=Sampling(temperature=0), stop=words.role("end"))
+    return words.decode(continuation.ids[0, ids.shape[1] :].tolist())
 
 
 def chance(model: Any, words: Vocabulary, context: str, choice: str) -> float:
@@ -102,7 +102,7 @@ def test_the_harness_scores_what_we_score(trained: Any, tmp_path: Path, monkeypa
     tasks.mkdir()
     for name, text in (("choice", CHOICE), ("write", WRITE)):
         (tasks / f"{name}.yaml").write_text(text.format(file=file), encoding="utf-8")
-    found = lm_eval.simple_evaluate(
+    scores = lm_eval.simple_evaluate(
         model="hf",
         model_args={"pretrained": str(tmp_path / "model"), "dtype": "float32"},
         device="cpu",
@@ -112,11 +112,11 @@ def test_the_harness_scores_what_we_score(trained: Any, tmp_path: Path, monkeypa
         log_samples=True,
         task_manager=TaskManager(include_path=str(tasks), include_defaults=False),
     )
-    assert found["results"]["stories_go_on"]["exact_match,none"] == 1.0
+    assert scores["results"]["stories_go_on"]["exact_match,none"] == 1.0
     ours = [[chance(trained, words, row["context"], choice) for choice in row["choices"]] for row in rows]
     right = sum(max(row) == row[0] for row in ours) / len(ours)
-    assert found["results"]["stories_next_word"]["acc,none"] == pytest.approx(right)
+    assert scores["results"]["stories_next_word"]["acc,none"] == pytest.approx(right)
     assert right > 0.5  # a third by chance
-    for sample in found["samples"]["stories_next_word"]:
+    for sample in scores["samples"]["stories_next_word"]:
         theirs = [float(answer[0][0]) for answer in sample["resps"]]
         assert theirs == pytest.approx(ours[sample["doc_id"]], abs=1e-4)

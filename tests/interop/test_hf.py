@@ -34,7 +34,7 @@ def auto(arch: Arch) -> type:
     return transformers.AutoModelForImageClassification
 
 
-def given(arch: Arch) -> dict[str, torch.Tensor]:
+def labelled_batch(arch: Arch) -> dict[str, torch.Tensor]:
     """A batch by its keyword, with labels."""
     (x,) = inputs(arch, 2)
     name = "input_ids" if isinstance(arch.embed, Token) else "pixel_values"
@@ -46,11 +46,11 @@ def test_a_folder_round_trips_through_the_auto_classes(name: str, tmp_path: Path
     arch = variants(name)["split"]
     twin = build(arch, seed=3).eval()
     door.export(twin, tmp_path / "a")
-    batch = given(arch)
+    batch = labelled_batch(arch)
     for folder in ("a", "b"):
-        model, told = auto(arch).from_pretrained(tmp_path / folder, output_loading_info=True)
-        assert not told["missing_keys"]
-        assert not told["unexpected_keys"]
+        model, report = auto(arch).from_pretrained(tmp_path / folder, output_loading_info=True)
+        assert not report["missing_keys"]
+        assert not report["unexpected_keys"]
         out = model.eval()(**batch)
         (x,) = inputs(arch, 2)
         with torch.no_grad():
@@ -73,9 +73,9 @@ def test_the_language_models_loss_is_the_next_tokens() -> None:
     labels[0, :5] = -100
     out = model(input_ids=ids, labels=labels)
     logs = out.logits[:, :-1].log_softmax(-1).gather(-1, ids[:, 1:, None])[..., 0]
-    kept = labels[:, 1:] != -100
-    assert out.loss.item() == pytest.approx(-logs[kept].mean().item(), rel=1e-5)
-    twice = model(input_ids=ids, labels=labels, num_items_in_batch=torch.tensor(2 * int(kept.sum())))
+    predicted = labels[:, 1:] != -100
+    assert out.loss.item() == pytest.approx(-logs[predicted].mean().item(), rel=1e-5)
+    twice = model(input_ids=ids, labels=labels, num_items_in_batch=torch.tensor(2 * int(predicted.sum())))
     assert twice.loss.item() == pytest.approx(out.loss.item() / 2, rel=1e-5)
 
 
@@ -103,7 +103,7 @@ def test_the_trainer_trains(name: str, tmp_path: Path) -> None:
     pytest.importorskip("accelerate", reason="the Trainer needs accelerate")
     arch = ORIGINALS[name]
     model = auto(arch).from_config(door.ManyheadsConfig(arch=arch))
-    batch = given(arch)
+    batch = labelled_batch(arch)
     rows = [{key: value[i] for key, value in batch.items()} for i in (0, 1)] * 4
     settings = transformers.TrainingArguments(
         str(tmp_path),
@@ -130,8 +130,8 @@ def test_the_trainer_trains(name: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", ["gpt2", "bert", "vit", "nystromformer"])
 def test_accumulated_gradients_are_those_of_the_whole_batch(name: str, tmp_path: Path) -> None:
     pytest.importorskip("accelerate", reason="the Trainer needs accelerate")
-    arch, told = ORIGINALS[name], []
-    batch = given(arch)
+    arch, logs = ORIGINALS[name], []
+    batch = labelled_batch(arch)
     rows = [{key: value[i % 2] for key, value in batch.items()} for i in range(8)]
     for size, parts in ((8, 1), (2, 4)):
         torch.manual_seed(0)
@@ -150,8 +150,8 @@ def test_accumulated_gradients_are_those_of_the_whole_batch(name: str, tmp_path:
         )
         trainer = transformers.Trainer(model, settings, train_dataset=rows)
         trainer.train()
-        told.append([trainer.state.log_history[0][key] for key in ("loss", "grad_norm")])
-    assert told[0] == pytest.approx(told[1], rel=1e-3)
+        logs.append([trainer.state.log_history[0][key] for key in ("loss", "grad_norm")])
+    assert logs[0] == pytest.approx(logs[1], rel=1e-3)
 
 
 def test_initial_weights_are_the_familys_own() -> None:

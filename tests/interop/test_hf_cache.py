@@ -29,7 +29,7 @@ PADDED = torch.tensor([[0, 0, 0, 8, 9], [1, 2, 3, 4, 5], [0, 31, 32, 33, 34]])
 REAL = torch.tensor([[0, 0, 0, 1, 1], [1, 1, 1, 1, 1], [0, 1, 1, 1, 1]])
 
 
-def made(name: str) -> Any:
+def sharp_model(name: str) -> Any:
     """A model whose likeliest tokens are not all one: matrices ten times as large as they are drawn."""
     twin = build(ARCHS[name], seed=4).double().eval()
     with torch.no_grad():
@@ -41,7 +41,7 @@ def made(name: str) -> Any:
 
 @pytest.mark.parametrize("name", ARCHS)
 def test_the_same_tokens_and_logits_as_without_a_cache(name: str) -> None:
-    model = made(name)
+    model = sharp_model(name)
     cached, plain = (
         model.generate(
             IDS, max_new_tokens=20, do_sample=False, use_cache=use, output_logits=True, return_dict_in_generate=True
@@ -57,21 +57,21 @@ def test_the_same_tokens_and_logits_as_without_a_cache(name: str) -> None:
 
 @pytest.mark.parametrize("name", ARCHS)
 def test_padding_in_front_changes_nothing(name: str) -> None:
-    model = made(name)
+    model = sharp_model(name)
     batch, plain = (
         model.generate(PADDED, attention_mask=REAL, max_new_tokens=12, do_sample=False, use_cache=use)
         for use in (True, False)
     )
     assert torch.equal(batch, plain)
-    for row, real, found in zip(PADDED, REAL.bool(), batch, strict=True):
+    for row, real, padded in zip(PADDED, REAL.bool(), batch, strict=True):
         alone = model.generate(row[real][None], max_new_tokens=12, do_sample=False)
-        assert torch.equal(found[5:], alone[0, int(real.sum()) :])
+        assert torch.equal(padded[5:], alone[0, int(real.sum()) :])
 
 
 @pytest.mark.parametrize("name", ["gpt2", "llama"])
 def test_each_token_is_read_once(name: str) -> None:
-    model, read = made(name), []
-    model.model.embed.register_forward_pre_hook(lambda _, given: read.append(given[0].shape[1]))
+    model, read = sharp_model(name), []
+    model.model.embed.register_forward_pre_hook(lambda _, args: read.append(args[0].shape[1]))
     model.generate(IDS, max_new_tokens=10, do_sample=False)
     assert read == [5] + [1] * 9
     read.clear()
@@ -86,39 +86,39 @@ def test_each_token_is_read_once(name: str) -> None:
 )
 @pytest.mark.parametrize("name", ["gpt2", "grouped"])
 def test_other_ways_to_generate_and_other_caches_give_the_same(name: str, how: dict[str, Any]) -> None:
-    model = made(name)
+    model = sharp_model(name)
     ids, mask = (PADDED[:1, 3:], REAL[:1, 3:]) if "prompt_lookup_num_tokens" in how else (PADDED, REAL)
-    given = {"attention_mask": mask, "max_new_tokens": 10, "do_sample": False}
-    cached = model.generate(ids, **given, **how)
+    settings = {"attention_mask": mask, "max_new_tokens": 10, "do_sample": False}
+    cached = model.generate(ids, **settings, **how)
     beams = {name: value for name, value in how.items() if name == "num_beams"}
-    assert torch.equal(cached, model.generate(ids, **given, **beams, use_cache=False))
+    assert torch.equal(cached, model.generate(ids, **settings, **beams, use_cache=False))
 
 
 @pytest.mark.parametrize("name", ["gpt2", "grouped"])
 def test_a_forward_goes_on_from_what_is_kept(name: str) -> None:
     """In pieces of one and of several tokens: a second prompt, what assisted generation checks."""
-    model = made(name)
+    model = sharp_model(name)
     whole = model(IDS).logits
     first = model(IDS[:, :2], use_cache=True)
     then = model(IDS[:, 2:4], past_key_values=first.past_key_values)
     last = model(IDS[:, 4:], past_key_values=then.past_key_values, attention_mask=torch.ones_like(IDS))
-    found = torch.cat((first.logits, then.logits, last.logits), dim=1)
-    torch.testing.assert_close(found, whole, rtol=1e-9, atol=1e-9)
+    logits = torch.cat((first.logits, then.logits, last.logits), dim=1)
+    torch.testing.assert_close(logits, whole, rtol=1e-9, atol=1e-9)
     assert model(IDS).past_key_values is None  # scoring text keeps nothing
 
 
 def test_a_loaded_folder_generates_with_a_cache(tmp_path: Path) -> None:
     door.export(build(ARCHS["gpt2"], seed=1), tmp_path / "gpt")
     model = transformers.AutoModelForCausalLM.from_pretrained(tmp_path / "gpt").eval()
-    found = model.generate(IDS, max_new_tokens=4, do_sample=False, return_dict_in_generate=True)
-    assert found.past_key_values.get_seq_length() == 8
+    output = model.generate(IDS, max_new_tokens=4, do_sample=False, return_dict_in_generate=True)
+    assert output.past_key_values.get_seq_length() == 8
 
 
 def test_more_tokens_than_positions_and_masks_that_do_not_fit_are_refused() -> None:
-    model = made("llama")
+    model = sharp_model("llama")
     assert model.generate(IDS, max_new_tokens=36, do_sample=False).shape == (3, 41)  # the last is written, not read
     with pytest.raises(UserError, match=r"41 tokens, 40 of them in the cache; this model has positions for 40"):
         model.generate(IDS, max_new_tokens=37, do_sample=False)
-    kept = model(IDS, use_cache=True).past_key_values
+    past = model(IDS, use_cache=True).past_key_values
     with pytest.raises(UserError, match=r"attention_mask is of shape \(3, 2\); 5 tokens in the cache and 1 new"):
-        model(IDS[:, :1], past_key_values=kept, attention_mask=torch.tensor([[0, 1]] * 3))
+        model(IDS[:, :1], past_key_values=past, attention_mask=torch.tensor([[0, 1]] * 3))

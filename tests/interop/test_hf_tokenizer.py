@@ -41,8 +41,8 @@ def test_generate_stops_at_the_end_of_a_document(tmp_path: Path) -> None:
     door.export(twin, tmp_path / "gpt", tokenizer=words)
     model = transformers.AutoModelForCausalLM.from_pretrained(tmp_path / "gpt").eval()
     read = transformers.AutoTokenizer.from_pretrained(tmp_path / "gpt")
-    found = model.generate(**read(TEXT, return_tensors="pt"), max_new_tokens=9, do_sample=False)
-    assert found[0].tolist() == [*words.encode([TEXT])[0], words.role("end")]
+    ids = model.generate(**read(TEXT, return_tensors="pt"), max_new_tokens=9, do_sample=False)
+    assert ids[0].tolist() == [*words.encode([TEXT])[0], words.role("end")]
 
 
 def test_a_tokenizer_that_does_not_fit_is_refused(tmp_path: Path) -> None:

@@ -46,13 +46,15 @@ def test_timm_models_by_name() -> None:
         load("timm:vit_tiny_patch61_224", random=True)
 
 
-@pytest.mark.parametrize(("name", "taken"), [("transformers BERT", "input_ids"), ("transformers ViT", "pixel_values")])
-def test_hugging_face_folders(name: str, taken: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("name", "keyword"), [("transformers BERT", "input_ids"), ("transformers ViT", "pixel_values")]
+)
+def test_hugging_face_folders(name: str, keyword: str, tmp_path: Path) -> None:
     pytest.importorskip("transformers", reason="transformers is in the hf extra")
     make(name)[0].save_pretrained(tmp_path)
     for random in (False, True):
         loaded = load(f"hf:{tmp_path}", random=random, tokens=10)
-        assert (loaded.initial, loaded.input.keyword) == (random, taken)
+        assert (loaded.initial, loaded.input.keyword) == (random, keyword)
         assert len(probe(loaded.module, loaded.input.noise(2))) == 2
 
 

@@ -73,12 +73,12 @@ def test_layers_that_were_read_can_be_built_and_redesigned() -> None:
 def test_a_plan_counts_what_stands_beside_the_layers() -> None:
     module, batch, _ = make("torchvision ViT")
     read = from_module(module, batch)
-    found = plan(read.arch, Budget(params=0.8), Limits(mlp_multiple=8), rest=read.rest)
+    redesigns = plan(read.arch, Budget(params=0.8), Limits(mlp_multiple=8), rest=read.rest)
     whole = sum(p.numel() for p in module.parameters())
-    assert found.original.costs["params"] == whole
-    assert found.designs[0].costs["params"] <= 0.8 * whole
-    assert found.designs[0].costs["params"] > read.rest.params
-    assert "for want of a usual recipe" in found.designs[0].training.assumption
+    assert redesigns.original.costs["params"] == whole
+    assert redesigns.designs[0].costs["params"] <= 0.8 * whole
+    assert redesigns.designs[0].costs["params"] > read.rest.params
+    assert "for want of a usual recipe" in redesigns.designs[0].training.assumption
 
 
 class Mine(nn.Module):

@@ -40,8 +40,8 @@ def test_what_was_emitted_can_be_planned_again(kind: str, tmp_path: Path) -> Non
     pytest.importorskip({"hf": "transformers", "timm": "timm", "python": "torch"}[kind], reason="an extra")
     from manyheads.interop.emit import emit
 
-    told = emit(VIT, kind, tmp_path, "vit")
-    assert told["lines"]
+    emitted = emit(VIT, kind, tmp_path, "vit")
+    assert emitted["lines"]
     if kind == "python":
         space: dict = {}
         exec((tmp_path / "redesign.py").read_text(), space)

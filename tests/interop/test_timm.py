@@ -138,7 +138,7 @@ def test_a_record_file_and_a_name_of_ones_own(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "says"),
+    ("arguments", "says"),
     [
         ({}, "needs a record"),
         ({"arch": ORIGINALS["gpt2"]}, "timm holds image classifiers"),
@@ -148,9 +148,9 @@ def test_a_record_file_and_a_name_of_ones_own(tmp_path: Path) -> None:
         ({"arch": ORIGINALS["vit"], "features_only": True}, "forward_features"),
     ],
 )
-def test_what_cannot_be_honoured_is_refused(given: dict, says: str) -> None:
+def test_what_cannot_be_honoured_is_refused(arguments: dict, says: str) -> None:
     with pytest.raises(UserError, match=says):
-        timm.create_model("manyheads", **given)
+        timm.create_model("manyheads", **arguments)
     with pytest.raises(UserError, match="gradient checkpointing"):
         timm.create_model("manyheads", arch=ORIGINALS["vit"]).set_grad_checkpointing(True)
 

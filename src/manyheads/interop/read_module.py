@@ -1,5 +1,4 @@
-"""A user's own module as a record to plan with: its attention and MLP layers are read off it, the rest is left
-alone."""
+"""A user's own module as a record to plan with: its attentions and MLPs become layers, and the rest stays as it is."""
 
 from __future__ import annotations
 
