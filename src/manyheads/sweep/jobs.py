@@ -163,18 +163,9 @@ class BarView(QuietView):
     """Bars on a terminal, redrawn in place; runs that have ended become lines above them."""
 
     def __init__(self) -> None:
-        from rich import progress as p
-        from rich.console import Console
+        from manyheads.train.progress import bars
 
-        columns = (
-            p.TextColumn("{task.description}"),
-            p.BarColumn(),
-            p.TaskProgressColumn(),
-            p.TimeElapsedColumn(),
-            p.TimeRemainingColumn(),
-            p.TextColumn("{task.fields[words]}"),
-        )
-        self.bars = p.Progress(*columns, console=Console(stderr=True), transient=True)
+        self.bars = bars(elapsed=True, transient=True)
         self.rows: dict[Any, Any] = {}
         self.all: Any = None
         self.total = self.over = 0
@@ -182,7 +173,7 @@ class BarView(QuietView):
     def begin(self, jobs: Sequence[Job]) -> None:
         """Show the bar of all."""
         self.total = len(jobs)
-        self.all = self.bars.add_task("all runs", total=max(1, len(jobs)), words="")
+        self.all = self.bars.add_task("all runs", total=max(1, len(jobs)), text="")
         self.bars.start()
 
     def look(self, running: Sequence[Job]) -> None:
@@ -192,11 +183,11 @@ class BarView(QuietView):
             share, words = progress(job)
             parts += share
             if job.path not in self.rows:
-                self.rows[job.path] = self.bars.add_task(job.path.name, total=1.0, words="")
-            self.bars.update(self.rows[job.path], completed=share, words=words)
+                self.rows[job.path] = self.bars.add_task(job.path.name, total=1.0, text="")
+            self.bars.update(self.rows[job.path], completed=share, text=words)
         for path in [path for path in self.rows if path not in {job.path for job in running}]:
             self.bars.remove_task(self.rows.pop(path))
-        self.bars.update(self.all, completed=self.over + parts, words=f"{self.over}/{self.total}")
+        self.bars.update(self.all, completed=self.over + parts, text=f"{self.over}/{self.total}")
 
     def ended(self, outcome: Outcome) -> None:
         """Print a line above the bars."""
