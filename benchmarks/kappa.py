@@ -17,7 +17,7 @@ from manyheads.arch import zoo
 from manyheads.conditioning.probe import probe
 from manyheads.conditioning.spectrum import edges, spectrum
 from manyheads.models.build import build
-from manyheads.nn.stream import half_stream
+from manyheads.nn.embed import half_stream
 
 from .measure import Contestant, arguments, race, synchronise, write
 from .models import images, train_step

@@ -16,7 +16,7 @@ from torch.nn import functional as F
 from manyheads.arch import families, zoo
 from manyheads.arch.redesign import redesign
 from manyheads.models.build import build
-from manyheads.nn.stream import half_stream
+from manyheads.nn.embed import half_stream
 from manyheads.spec.arch import Arch
 from manyheads.train.step import Captured
 

@@ -8,12 +8,12 @@ from math import sqrt
 import torch
 from torch import nn
 
-from manyheads.models.twins.entry import Entry
+from manyheads.models.twins.tensors import TwinTensor
 
 SIGMAS = 5.0
 
 
-def same_statistics(ours: nn.Module, twin: nn.Module, entries: Sequence[Entry]) -> None:
+def same_statistics(ours: nn.Module, twin: nn.Module, entries: Sequence[TwinTensor]) -> None:
     """Every tensor that `entries` map has the twin's mean and standard deviation, within the error of sampling both.
 
     A tensor that is constant there is the same constant here. Parts of a fused tensor (queries, keys, values) are

@@ -9,8 +9,7 @@ from torch.nn import functional
 
 from manyheads.conditioning.theory import majority_vote, one_head, plateau, splitting_floor
 from manyheads.data.point_clouds import farthest
-from manyheads.models.constructions import MajorityVote, biased_layer, exact_encoder, exact_layer
-from manyheads.nn.full_value import FullValueAttention
+from manyheads.models.constructions import FullValueAttention, MajorityVote, biased_layer, exact_encoder, exact_layer
 from manyheads.tasks import NearestNeighbor
 from manyheads.tasks.nearest import SPAN
 

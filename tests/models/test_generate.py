@@ -11,8 +11,8 @@ from manyheads.arch.families import gpt2, llama
 from manyheads.arch.redesign import redesign
 from manyheads.models.build import build
 from manyheads.models.generate import Reader, Sampling, generate
-from manyheads.models.twins import hf_gpt2, hf_llama
-from manyheads.models.twins.entry import into
+from manyheads.models.twins import hf_maps
+from manyheads.models.twins.tensors import into
 from manyheads.nn.cache import Cache
 from manyheads.spec.errors import UserError
 from manyheads.spec.parts import Rope
@@ -82,7 +82,7 @@ def test_writes_what_transformers_writes(twin: str) -> None:
     if twin == "gpt2":
         arch = gpt2(32, 2, 4, 8, 64, vocab=VOCAB, tokens=32, positions=32)
         config = transformers.GPT2Config(n_positions=32, n_embd=32, n_layer=2, n_head=4, n_inner=64, **common)
-        theirs, entries = transformers.GPT2LMHeadModel(config), hf_gpt2.entries(arch)
+        theirs, entries = transformers.GPT2LMHeadModel(config), hf_maps.gpt2(arch)
     else:
         arch = llama(32, 2, 4, 8, 64, kv_heads=2, vocab=VOCAB, tokens=32, rope=Rope(), tied=False)
         config = transformers.LlamaConfig(
@@ -95,7 +95,7 @@ def test_writes_what_transformers_writes(twin: str) -> None:
             tie_word_embeddings=False,
             **common,
         )
-        theirs, entries = transformers.LlamaForCausalLM(config), hf_llama.entries(arch)
+        theirs, entries = transformers.LlamaForCausalLM(config), hf_maps.llama(arch)
     generator = torch.Generator().manual_seed(0)
     with torch.no_grad():
         for parameter in theirs.parameters():

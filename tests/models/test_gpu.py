@@ -7,8 +7,8 @@ import pytest
 import torch
 
 from manyheads.models.build import build
+from manyheads.nn.embed import half_stream
 from manyheads.nn.sdpa import backend
-from manyheads.nn.stream import half_stream
 from manyheads.spec.rates import Rates
 
 from .tiny import ORIGINALS, inputs, scalar, variants

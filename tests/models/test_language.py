@@ -15,7 +15,7 @@ from manyheads.arch import zoo
 from manyheads.arch.count import forward_flops, params
 from manyheads.arch.redesign import redesign
 from manyheads.models.build import build, groups
-from manyheads.models.twins import hf_bert, hf_gpt2, hf_llama
+from manyheads.models.twins import hf_maps
 from manyheads.spec.arch import Arch
 from manyheads.spec.errors import UserError
 
@@ -90,21 +90,21 @@ def test_a_tied_head_is_one_parameter_counted_once() -> None:
             "gpt2",
             "GPT2LMHeadModel",
             {"n_embd": 32, "n_layer": 2, "n_head": 4, "n_inner": 64, "n_positions": TOKENS},
-            hf_gpt2.entries,
+            hf_maps.gpt2,
         ),
-        ("bert", "BertForMaskedLM", {"max_position_embeddings": TOKENS}, hf_bert.entries),
+        ("bert", "BertForMaskedLM", {"max_position_embeddings": TOKENS}, hf_maps.bert),
         (
             "bert_classify",
             "BertForSequenceClassification",
             {"max_position_embeddings": TOKENS, "num_labels": 3},
-            hf_bert.entries,
+            hf_maps.bert,
         ),
-        ("llama", "LlamaForCausalLM", {"num_key_value_heads": 2, "tie_word_embeddings": False}, hf_llama.entries),
+        ("llama", "LlamaForCausalLM", {"num_key_value_heads": 2, "tie_word_embeddings": False}, hf_maps.llama),
         (
             "qwen3",
             "Qwen3ForCausalLM",
             {"num_key_value_heads": 2, "head_dim": 8, "tie_word_embeddings": True},
-            hf_llama.entries,
+            hf_maps.llama,
         ),
     ],
 )

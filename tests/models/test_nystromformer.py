@@ -17,7 +17,7 @@ from manyheads.arch.count import forward_flops, params
 from manyheads.arch.families import nystromformer
 from manyheads.arch.redesign import redesign
 from manyheads.models.build import build, groups, materialise
-from manyheads.models.twins import hf_nystromformer
+from manyheads.models.twins import hf_maps
 from manyheads.nn.attention import SoftmaxAttention
 from manyheads.spec.arch import Arch, attentions
 from manyheads.spec.errors import UserError
@@ -140,7 +140,7 @@ def test_starts_as_transformers_does() -> None:
         num_labels=5,
     )
     theirs = transformers.NystromformerForSequenceClassification(config)
-    same_statistics(build(arch, seed=0), theirs, hf_nystromformer.entries(arch))
+    same_statistics(build(arch, seed=0), theirs, hf_maps.nystromformer(arch))
 
 
 def test_starts_as_the_lra_code_does() -> None:

@@ -15,11 +15,9 @@ from manyheads.arch.count import forward_flops, params
 from manyheads.arch.families import davit, volo
 from manyheads.arch.redesign import Policy, redesign
 from manyheads.models.build import build, groups, materialise
-from manyheads.models.twins import timm_davit, timm_volo
-from manyheads.nn.channel import ChannelAttention
-from manyheads.nn.class_attention import ClassAttentionBlock
-from manyheads.nn.drop_path import DropPath
-from manyheads.nn.window import WindowAttention
+from manyheads.models.twins import timm_maps
+from manyheads.nn.attention_variants import ChannelAttention, ClassAttentionBlock, WindowAttention
+from manyheads.nn.residual import DropPath
 from manyheads.spec.arch import Arch, class_attentions
 from manyheads.spec.parts import Attention, Channel, ConvStem, Norm, Window
 from manyheads.spec.rates import Rates
@@ -83,7 +81,7 @@ def images(arch: Arch, batch: int = 2) -> torch.Tensor:
 
 
 FAMILIES = pytest.mark.parametrize("family", ["volo", "davit"])
-MAPS: dict[str, Callable[[Arch], list]] = {"volo": timm_volo.entries, "davit": timm_davit.entries}
+MAPS: dict[str, Callable[[Arch], list]] = {"volo": timm_maps.volo, "davit": timm_maps.davit}
 ARCHS = [(f, make) for f in ("volo", "davit") for make in ("original", "fixed", "split")]
 
 

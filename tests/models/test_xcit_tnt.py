@@ -15,11 +15,10 @@ from manyheads.arch.count import forward_flops, params
 from manyheads.arch.families import tnt, xcit
 from manyheads.arch.redesign import redesign
 from manyheads.models.build import build, groups, materialise
-from manyheads.models.twins import timm_tnt, timm_xcit
-from manyheads.nn import stem
-from manyheads.nn.class_attention import ClassAttentionBlock
-from manyheads.nn.cross_covariance import CrossCovarianceAttention
-from manyheads.nn.drop_path import DropPath
+from manyheads.models.twins import timm_maps
+from manyheads.nn.attention_variants import ClassAttentionBlock, CrossCovarianceAttention
+from manyheads.nn.convolution import ConvEmbed
+from manyheads.nn.residual import DropPath
 from manyheads.spec.arch import Arch
 from manyheads.spec.errors import UserError
 from manyheads.spec.parts import Attention, ClassAttention, Conv, ConvStem, CrossCovariance, Norm
@@ -108,7 +107,7 @@ def test_xcit_starts_as_timms(seed: int) -> None:
     torch.manual_seed(seed + 100)
     arch = xcit(384, 1, 8, 48, 1536, scaled=1e-5)
     theirs = timm.create_model("xcit_small_24_p16_224", depth=1)
-    same_statistics(build(arch, seed=seed), theirs, timm_xcit.entries(arch))
+    same_statistics(build(arch, seed=seed), theirs, timm_maps.xcit(arch))
 
 
 @pytest.mark.parametrize("legacy", [False, True])
@@ -117,7 +116,7 @@ def test_tnt_starts_as_timms(legacy: bool) -> None:
     torch.manual_seed(100)
     arch = tnt(384, 1, 6, 64, 1536, pixel_width=24, pixel_head_dim=6, pixel_mlp_dim=96, legacy=legacy)
     theirs = timm.create_model("tnt_s_legacy_patch16_224" if legacy else "tnt_s_patch16_224", depth=1)
-    same_statistics(build(arch, seed=0), theirs, timm_tnt.entries(arch))
+    same_statistics(build(arch, seed=0), theirs, timm_maps.tnt(arch))
 
 
 @pytest.mark.parametrize("arch", SMALL.values(), ids=SMALL)
@@ -254,7 +253,7 @@ def test_a_stem_can_norm_channels() -> None:
     """A layer norm works over the channels of each place (DaViT)."""
     torch.manual_seed(0)
     conv = Conv(6, 7, 4, Norm(eps=1e-5), bias=True)
-    module = stem.ConvStem(ConvStem(30, 3, (conv,))).double()
+    module = ConvEmbed(ConvStem(30, 3, (conv,))).double()
     x = torch.randn(2, 3, 30, 30, dtype=torch.float64)
     raw = F.conv2d(x, module.convs[0].conv.weight, module.convs[0].conv.bias, stride=4, padding=3)
     expected = F.layer_norm(raw.permute(0, 2, 3, 1), (6,)).reshape(2, 64, 6)

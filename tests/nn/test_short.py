@@ -27,7 +27,7 @@ def results(f: object, q: Tensor, k: Tensor, v: Tensor, scale: float | None, dty
 
 
 def checked(device: str, shape: tuple[int, ...], dtype: torch.dtype, limit: float, scale: float | None) -> None:
-    from manyheads.nn.short_ops import short
+    from manyheads.nn.short_kernels import short
 
     batch, heads, tokens, dim = shape
     draw = torch.Generator().manual_seed(0)

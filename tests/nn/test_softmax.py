@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from manyheads.nn.rope import Rotary, turn
+from manyheads.nn.positions import Rotary, turn
 from manyheads.nn.sdpa import attend
 from manyheads.spec.parts import Rope, RopeLlama3
 

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from manyheads.arch.count import params
 from manyheads.models.build import build
-from manyheads.models.twins.entry import Entry, back, into
+from manyheads.models.twins.tensors import TwinTensor, back, into
 from manyheads.spec.arch import Arch
 
 RESULTS = Path(__file__).parents[2] / "build" / "parity"
@@ -43,7 +43,7 @@ def agree(
     twin_name: str,
     arch: Arch,
     twin: nn.Module,
-    entries: Sequence[Entry],
+    entries: Sequence[TwinTensor],
     call_ours: Callable[[nn.Module], Tensor],
     call_twin: Callable[[nn.Module], Tensor],
     state_of: Callable[[nn.Module], dict[str, Tensor]] | None = None,

@@ -12,14 +12,14 @@ from torch import Tensor, nn
 State = dict[str, Tensor]
 
 
-def untied(repeats: Mapping[str, str]) -> dict[str, Callable]:
+def untied(tied: Mapping[str, str]) -> dict[str, Callable]:
     """How `agree` reads and writes a twin whose state names some tensors twice."""
 
     def state_of(module: nn.Module) -> State:
-        return {name: tensor for name, tensor in module.state_dict().items() if name not in repeats}
+        return {name: tensor for name, tensor in module.state_dict().items() if name not in tied}
 
     def load_into(module: nn.Module, state: State) -> None:
-        module.load_state_dict(state | {name: state[source] for name, source in repeats.items()}, strict=True)
+        module.load_state_dict(state | {name: state[source] for name, source in tied.items()}, strict=True)
 
     return {"state_of": state_of, "load_into": load_into}
 

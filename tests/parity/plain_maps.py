@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from manyheads.models.twins.entry import Entry, Shape, Stack, same
+from manyheads.models.twins.tensors import Shape, Stack, TwinTensor, same
 from manyheads.spec.arch import Arch, attentions
 from manyheads.spec.parts import Masked
 
@@ -38,12 +38,12 @@ class SwapHalves:
         return [torch.cat(ours.chunk(2)[::-1])]
 
 
-def crammed(arch: Arch) -> list[Entry]:
+def crammed(arch: Arch) -> list[TwinTensor]:
     """Our Crammed BERT and the plain one."""
     op = attentions(arch.stages[0])[0]
     found = [
-        Entry("embed.vocab.weight", ("words.weight",)),
-        Entry("embed.sinusoid.scale", ("scale",), Shape((), (1,))),
+        TwinTensor("embed.vocab.weight", ("words.weight",)),
+        TwinTensor("embed.sinusoid.scale", ("scale",), Shape((), (1,))),
         *same("embed.norm", "norm"),
         *same("head.norm", "final_norm"),
     ]
@@ -51,26 +51,29 @@ def crammed(arch: Arch) -> list[Entry]:
         ours, theirs = f"blocks.{i}", f"layers.{i}"
         found += same(f"{ours}.attention.norm", f"{theirs}.norm1")
         by_head = HeadByHead(op.heads, op.head_dim)
-        found.append(Entry(f"{ours}.attention.op.qkv.weight", (f"{theirs}.qkv.weight",), by_head))
+        found.append(TwinTensor(f"{ours}.attention.op.qkv.weight", (f"{theirs}.qkv.weight",), by_head))
         found += same(f"{ours}.attention.op.out", f"{theirs}.dense", ("weight",))
         found += same(f"{ours}.mlp.norm", f"{theirs}.norm2")
-        found.append(Entry(f"{ours}.mlp.op.inp.weight", (f"{theirs}.w1.weight",), SwapHalves()))
+        found.append(TwinTensor(f"{ours}.mlp.op.inp.weight", (f"{theirs}.w1.weight",), SwapHalves()))
         found += same(f"{ours}.mlp.op.out", f"{theirs}.w2", ("weight",))
     if isinstance(arch.head, Masked):
         return found
     return found + same("head.hidden", "pooler") + same("head.out", "head")
 
 
-def stories(arch: Arch) -> list[Entry]:
+def stories(arch: Arch) -> list[TwinTensor]:
     """Our GPT-2 in the TinyStories dialect and the plain one."""
     op = attentions(arch.stages[0])[0]
-    found = [Entry("embed.vocab.weight", ("words.weight",)), Entry("embed.positions.weight", ("places.weight",))]
+    found = [
+        TwinTensor("embed.vocab.weight", ("words.weight",)),
+        TwinTensor("embed.positions.weight", ("places.weight",)),
+    ]
     for i in range(arch.stages[0].depth):
         ours, theirs = f"blocks.{i}", f"layers.{i}"
         found += same(f"{ours}.attention.norm", f"{theirs}.ln1")
         parts = [f"{theirs}.heads.{h}.{part}.weight" for part in ("query", "key", "value") for h in range(op.heads)]
         rows = Stack((op.head_dim,) * len(parts))
-        found.append(Entry(f"{ours}.attention.op.qkv.weight", tuple(parts), rows))
+        found.append(TwinTensor(f"{ours}.attention.op.qkv.weight", tuple(parts), rows))
         found += same(f"{ours}.attention.op.out", f"{theirs}.proj")
         found += same(f"{ours}.mlp.norm", f"{theirs}.ln2")
         found += same(f"{ours}.mlp.op.inp", f"{theirs}.up")

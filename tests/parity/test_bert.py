@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from manyheads.arch.families import bert
-from manyheads.models.twins import hf_bert
+from manyheads.models.twins import hf_maps
 from manyheads.spec.parts import Classify
 
 from .harness import agree
@@ -45,8 +45,8 @@ def test_equals_transformers(name: str, twin: str, pad: str) -> None:
         f"transformers {twin}",
         arch,
         getattr(transformers, twin)(transformers.BertConfig(**CONFIG)),
-        hf_bert.entries(arch),
+        hf_maps.bert(arch),
         lambda ours: ours(ids, real if pad else None, types)[rows],
         lambda theirs: theirs(ids, attention_mask=real.long() if pad else None, token_type_ids=types).logits[rows],
-        **untied(hf_bert.repeats(arch)),
+        **untied(hf_maps.tied_bert(arch)),
     )

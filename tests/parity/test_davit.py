@@ -8,8 +8,8 @@ import torch
 from manyheads.arch import zoo
 from manyheads.arch.families import davit
 from manyheads.models.build import build
-from manyheads.models.twins import timm_davit
-from manyheads.models.twins.entry import into
+from manyheads.models.twins import timm_maps
+from manyheads.models.twins.tensors import into
 
 from .harness import agree
 
@@ -27,7 +27,7 @@ def test_equals_timm(name: str, image: int) -> None:
     theirs = DaVit(depths=depths, embed_dims=widths, num_heads=heads, num_classes=10)
     images = torch.randn(2, 3, image, image, dtype=torch.float64, generator=torch.Generator().manual_seed(3))
     run = lambda model: model(images)  # noqa: E731
-    agree(name, "timm DaVit", arch, theirs, timm_davit.entries(arch), run, run)
+    agree(name, "timm DaVit", arch, theirs, timm_maps.davit(arch), run, run)
 
 
 @pytest.mark.parametrize(
@@ -40,5 +40,5 @@ def test_every_size_has_timms_tensors(name: str, twin: str) -> None:
         theirs = timm.create_model(twin).state_dict()
     arch = zoo.get(name)
     ours = build(arch, device="meta").state_dict()
-    loaded = into(timm_davit.entries(arch), theirs)
+    loaded = into(timm_maps.davit(arch), theirs)
     assert {k: v.shape for k, v in loaded.items()} == {k: v.shape for k, v in ours.items()}

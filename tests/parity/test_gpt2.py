@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from manyheads.arch.families import gpt2
-from manyheads.models.twins import hf_gpt2
+from manyheads.models.twins import hf_maps
 
 from .harness import agree
 from .hf import tokens, untied
@@ -42,8 +42,8 @@ def test_equals_transformers(name: str, tied: bool, pad: str) -> None:
         "transformers GPT2LMHeadModel",
         arch,
         transformers.GPT2LMHeadModel(config),
-        hf_gpt2.entries(arch),
+        hf_maps.gpt2(arch),
         lambda ours: ours(ids, real if pad else None)[real],
         lambda twin: twin(ids, attention_mask=real.long() if pad else None).logits[real],
-        **untied(hf_gpt2.repeats(arch)),
+        **untied(hf_maps.tied_gpt2(arch)),
     )

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from manyheads.arch.families import vit
-from manyheads.models.twins import hf_vit
+from manyheads.models.twins import hf_maps
 
 from .harness import agree
 
@@ -34,7 +34,7 @@ def test_equals_transformers(name: str, bias: bool) -> None:
         "transformers ViTForImageClassification",
         arch,
         transformers.ViTForImageClassification(config),
-        hf_vit.entries(arch),
+        hf_maps.vit(arch),
         lambda ours: ours(images),
         lambda twin: twin(images).logits,
     )

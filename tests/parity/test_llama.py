@@ -9,7 +9,7 @@ import torch
 
 from manyheads.arch.families import llama
 from manyheads.models.llama import Llama
-from manyheads.models.twins import hf_llama
+from manyheads.models.twins import hf_maps
 from manyheads.spec.parts import Rope, RopeLlama3
 
 from .harness import agree
@@ -90,8 +90,8 @@ def test_equals_transformers(name: str, kv_heads: int, pad: str) -> None:
         f"transformers {twin}ForCausalLM",
         arch,
         model,
-        hf_llama.entries(arch),
+        hf_maps.llama(arch),
         call_ours,
         call_twin,
-        **untied(hf_llama.repeats(arch)),
+        **untied(hf_maps.tied_llama(arch)),
     )

@@ -12,8 +12,8 @@ import torch
 from torch import nn
 
 from manyheads.models.build import build
-from manyheads.models.twins import hf_nystromformer
-from manyheads.models.twins.entry import into
+from manyheads.models.twins import hf_maps
+from manyheads.models.twins.tensors import into
 from manyheads.spec.arch import Arch
 from manyheads.spec.parts import Attention, Classify, Mlp, Norm, Nystrom, Residual, Stage, Token
 
@@ -74,7 +74,7 @@ def test_equals_transformers(name: str, arch: Arch, batch: int, pad: str, per_ma
         "transformers NystromformerForSequenceClassification",
         arch,
         twin(arch, per_matrix=per_matrix),
-        hf_nystromformer.entries(arch),
+        hf_maps.nystromformer(arch),
         lambda ours: ours(ids, real if pad else None, types),
         lambda theirs: theirs(ids, attention_mask=real.long() if pad else None, token_type_ids=types).logits,
     )
@@ -84,7 +84,7 @@ def test_in_transformers_a_sample_depends_on_its_batch_and_here_it_does_not() ->
     arch = record(3, 8, 48, 12, 7)
     theirs = randomise(twin(arch, per_matrix=False)).eval()
     ours = build(arch).double().eval()
-    ours.load_state_dict(into(hf_nystromformer.entries(arch), theirs.state_dict()))
+    ours.load_state_dict(into(hf_maps.nystromformer(arch), theirs.state_dict()))
     ids, _ = tokens(97, 4, 48)
     with torch.no_grad():
         alone, together = theirs(ids[:1]).logits, theirs(ids).logits[:1]
@@ -103,7 +103,7 @@ def test_transformers_refuses_a_padded_batch_and_here_it_runs() -> None:
 
 def test_the_rows_before_position_0_are_kept_out_and_come_back_empty() -> None:
     arch = record(3, 8, 48, 12, 7)
-    [entry] = [e for e in hf_nystromformer.entries(arch) if e.ours == "embed.positions.weight"]
+    [entry] = [e for e in hf_maps.nystromformer(arch) if e.ours == "embed.positions.weight"]
     table = torch.randn(62, 24)
     ours = entry.how.into([table])
     assert torch.equal(ours, table[2:])

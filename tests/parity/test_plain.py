@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from manyheads.arch.families import crammed_bert, stories
-from manyheads.models.crammed_bert import CrammedBert
+from manyheads.models.bert import CrammedBert
 from manyheads.spec.parts import Classify, Norm
 
 from . import plain_maps

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from manyheads.arch.families import vit
-from manyheads.models.twins import timm_vit
+from manyheads.models.twins import timm_maps
 
 from .harness import agree
 
@@ -27,4 +27,4 @@ def test_equals_timm(name: str, twin: str, tokens: int) -> None:
     theirs = timm.create_model(twin, depth=2, img_size=64, num_classes=10)
     images = torch.randn(2, 3, 64, 64, dtype=torch.float64)
     run = lambda model: model(images)  # noqa: E731
-    agree(name, f"timm {twin}", arch, theirs, timm_vit.entries(arch), run, run)
+    agree(name, f"timm {twin}", arch, theirs, timm_maps.vit(arch), run, run)

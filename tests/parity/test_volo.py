@@ -9,8 +9,8 @@ from torch import nn
 from manyheads.arch import zoo
 from manyheads.arch.families import volo
 from manyheads.models.build import build
-from manyheads.models.twins import timm_volo
-from manyheads.models.twins.entry import back, into
+from manyheads.models.twins import timm_maps
+from manyheads.models.twins.tensors import back, into
 from manyheads.spec.arch import Arch
 
 from .harness import agree, randomise
@@ -37,13 +37,13 @@ def test_equals_timm(name: str, aux: bool) -> None:
     """Outputs and gradients of timm's model, in float64, with the vote of the patch tokens and without."""
     arch, theirs, images = pair(aux)
     run = lambda model: model(images)  # noqa: E731
-    agree(name, "timm VOLO", arch, theirs, timm_volo.entries(arch), run, run)
+    agree(name, "timm VOLO", arch, theirs, timm_maps.volo(arch), run, run)
 
 
 def test_training_equals_timm() -> None:
     """In training too the patch tokens vote; batch norms keep the same averages."""
     arch, theirs, images = pair()
-    entries = timm_volo.entries(arch)
+    entries = timm_maps.volo(arch)
     ours = build(arch).double().train()
     ours.load_state_dict(into(entries, state(randomise(theirs).train())), strict=False)
     torch.testing.assert_close(ours(images), theirs(images), rtol=1e-9, atol=1e-9)
@@ -60,7 +60,7 @@ def test_outlook_equals_timm_on_any_grid(grid: int) -> None:
     """An odd grid too, whose last spot looks over its edge."""
     from timm.models.volo import OutlookAttention as Twin
 
-    from manyheads.nn.outlook import OutlookAttention
+    from manyheads.nn.attention_variants import OutlookAttention
     from manyheads.spec.parts import Attention, Outlook
 
     torch.manual_seed(0)
@@ -85,5 +85,5 @@ def test_every_size_has_timms_tensors(name: str) -> None:
         theirs = state(timm.create_model(f"{name}_224"))
     arch = zoo.get(name)
     ours = state(build(arch, device="meta"))
-    loaded = into(timm_volo.entries(arch), theirs)
+    loaded = into(timm_maps.volo(arch), theirs)
     assert {k: v.shape for k, v in loaded.items()} == {k: v.shape for k, v in ours.items()}

@@ -7,8 +7,8 @@ import torch
 
 from manyheads.arch.families import xcit
 from manyheads.models.build import build
-from manyheads.models.twins import timm_xcit
-from manyheads.models.twins.entry import into
+from manyheads.models.twins import timm_maps
+from manyheads.models.twins.tensors import into
 from manyheads.models.xcit import XCiT
 
 from .harness import agree, randomise
@@ -35,13 +35,13 @@ def test_equals_timm(name: str, twin: str, shape: tuple[int, int, int], patch: i
         model.embed.positions.reset()  # the harness has randomised this table too, and timm's is not a tensor to load
         return model(images)
 
-    agree(name, f"timm {twin}", arch, theirs, timm_xcit.entries(arch), ours, lambda model: model(images))
+    agree(name, f"timm {twin}", arch, theirs, timm_maps.xcit(arch), ours, lambda model: model(images))
 
 
 def test_batch_norm_learns_what_timms_learns() -> None:
     """In training the batch's statistics are used, and the running ones move alike."""
     arch = xcit(192, 2, 4, 48, 768, image=64, classes=10)
-    entries = timm_xcit.entries(arch)
+    entries = timm_maps.xcit(arch)
     theirs = randomise(timm.create_model("xcit_tiny_12_p16_224", depth=2, img_size=64, num_classes=10)).train()
     ours = build(arch).double().train()
     ours.load_state_dict(into(entries, _state(theirs)), strict=False)

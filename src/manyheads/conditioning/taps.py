@@ -51,12 +51,12 @@ _OURS = Tap("out", "spec.heads", values=_QKV)
 
 TAPS: Mapping[str, Tap] = {
     "manyheads.nn.attention.SoftmaxAttention": _OURS,
-    "manyheads.nn.cross_covariance.CrossCovarianceAttention": replace(_OURS, kind="cross-covariance"),
-    "manyheads.nn.outlook.OutlookAttention": replace(_OURS, kind="outlook", values=("v", "all")),
-    "manyheads.nn.window.WindowAttention": replace(_OURS, kind="window"),
-    "manyheads.nn.channel.ChannelAttention": replace(_OURS, kind="channel", values=("qkv", "first")),
+    "manyheads.nn.attention_variants.CrossCovarianceAttention": replace(_OURS, kind="cross-covariance"),
+    "manyheads.nn.attention_variants.OutlookAttention": replace(_OURS, kind="outlook", values=("v", "all")),
+    "manyheads.nn.attention_variants.WindowAttention": replace(_OURS, kind="window"),
+    "manyheads.nn.attention_variants.ChannelAttention": replace(_OURS, kind="channel", values=("qkv", "first")),
     "manyheads.nn.nystrom.NystromAttention": replace(_OURS, kind="nystrom"),
-    "manyheads.nn.class_attention.ClassAttentionBlock": replace(_OURS, kind="class", values=None),
+    "manyheads.nn.attention_variants.ClassAttentionBlock": replace(_OURS, kind="class", values=None),
     "timm.layers.attention.Attention": _TIMM_NORM,
     "timm.layers.attention.AttentionRope": _TIMM_NORM,
     "timm.models.vision_transformer.Attention": _TIMM_NORM,  # where timm kept it before 1.0.17

@@ -22,7 +22,7 @@ from manyheads.arch import zoo
 from manyheads.arch.redesign import at_image, redesign
 from manyheads.models.build import build
 from manyheads.models.resize import resize, tables
-from manyheads.nn.mlp import ACTS
+from manyheads.nn.residual import ACTS
 from manyheads.spec import serialise as record
 from manyheads.spec.arch import Arch
 from manyheads.spec.datasets import IMAGENET_MEAN, IMAGENET_STD

@@ -1,4 +1,9 @@
-"""BERT (1810.04805): post-norm, learned positions and segment types; predicts masked tokens, or classifies."""
+"""BERT (1810.04805) and Crammed BERT (2212.14034). They predict masked tokens, or classify.
+
+BERT is post-norm, with learned positions and segment types. Crammed BERT is trained for a day on one GPU: pre-norm,
+a gated MLP, no bias in any matrix, sinusoidal positions times one learned scalar; its sparse head predicts only the
+masked tokens. All of that is in the record; only the initial weights differ here.
+"""
 
 from __future__ import annotations
 
@@ -9,13 +14,13 @@ from torch import Tensor, nn
 from manyheads.nn.block import blocks
 from manyheads.nn.embed import TokenEmbed
 from manyheads.nn.heads import ClassifyHead, MaskedHead
-from manyheads.nn.inputs import check_mask
+from manyheads.nn.inputs import key_mask
 from manyheads.spec.arch import Arch
 from manyheads.spec.errors import UserError
 from manyheads.spec.parts import Classify, Masked, Token
 from manyheads.spec.rates import Rates
 
-from .init import embeddings, linears
+from .build import embeddings, linears
 
 
 class Bert(nn.Module):
@@ -44,11 +49,9 @@ class Bert(nn.Module):
     ) -> Float[Tensor, "batch tokens width"]:
         """Tokens after the last block. `mask` is True for a real token; without `types` all are of segment 0."""
         x = self.drop(self.embed(ids, types))
-        if mask is not None:
-            check_mask(mask, ids)
-            mask = mask[:, None, None]
+        keys = key_mask(mask, ids)
         for block in self.blocks:
-            x = block(x, mask)
+            x = block(x, keys)
         return x
 
     def forward(
@@ -64,10 +67,10 @@ class Bert(nn.Module):
         x = self.features(ids, mask, types)
         if isinstance(self.head, MaskedHead):
             return self.head(x, self.embed.vocab.weight, at, targets)
-        given = at if at is not None else targets
-        if given is not None:
+        chosen = at if at is not None else targets
+        if chosen is not None:
             raise UserError(
-                f"{given.shape[-1]} positions to predict were given to a model that classifies; leave them out"
+                f"{chosen.shape[-1]} positions to predict were given to a model that classifies; leave them out"
             )
         return self.head(x, mask)
 
@@ -77,5 +80,20 @@ class Bert(nn.Module):
         linears(self, std=0.02, cut=False)
         embeddings(self, std=0.02)
         self.embed.vocab.weight[0] = 0.0
-        if isinstance(self.head, MaskedHead) and self.head.bias is not None:
-            nn.init.zeros_(self.head.bias)
+
+
+class CrammedBert(Bert):
+    """BERT by another record, with another start."""
+
+    @torch.no_grad()
+    def init(self) -> None:
+        """Every matrix and table N(0, 0.02), biases 0, the sinusoid's scalar 1/sqrt(width). Nothing is scaled by depth.
+
+        The vocabulary's row of padding, row 0, is 0 in a classifier only: the original draws a tied head's matrix last,
+        and so that row once more."""
+        linears(self, std=0.02, cut=False)
+        embeddings(self, std=0.02)
+        if self.embed.sinusoid is not None:
+            nn.init.constant_(self.embed.sinusoid.scale, self.arch.stages[0].width ** -0.5)
+        if isinstance(self.head, ClassifyHead):
+            self.embed.vocab.weight[0] = 0.0

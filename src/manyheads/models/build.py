@@ -1,16 +1,21 @@
-"""`build(arch)`: any record of the zoo, of the paper or of a redesign becomes a module."""
+"""`build(arch)`: any record of the zoo, of the paper or of a redesign becomes a module, with its initial weights."""
 
 from __future__ import annotations
 
 from importlib import import_module
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
+from manyheads.nn import Part
+from manyheads.nn.heads import LmHead, MaskedHead
+from manyheads.nn.positions import PositionTable
+from manyheads.nn.residual import NORMS, Branch, UnitNorm
 from manyheads.spec.arch import Arch
 from manyheads.spec.rates import Rates
 
-# family -> (file, class); imported when asked for, so that one model costs one import
+# Family -> (file, class). The file is imported when the family is asked for, so that one model costs one import.
+# This table is the only registration that a new family needs in this room.
 MODELS: dict[str, tuple[str, str]] = {
     "vit": ("vit", "ViT"),
     "deit": ("vit", "ViT"),
@@ -18,14 +23,20 @@ MODELS: dict[str, tuple[str, str]] = {
     "tnt": ("tnt", "TNT"),
     "volo": ("volo", "VOLO"),
     "davit": ("davit", "DaViT"),
-    "crammed_bert": ("crammed_bert", "CrammedBert"),
+    "crammed_bert": ("bert", "CrammedBert"),
     "bert": ("bert", "Bert"),
     "gpt2": ("gpt2", "GPT2"),
     "llama": ("llama", "Llama"),
     "nystromformer": ("nystromformer", "Nystromformer"),
-    "nearest_neighbor": ("nearest_neighbor", "NearestNeighbor"),
-    "stack": ("nearest_neighbor", "NearestNeighbor"),  # the layers read off a user's own module
+    "nearest_neighbor": ("nearest_neighbor", "NearestNeighborEncoder"),
+    "stack": ("nearest_neighbor", "NearestNeighborEncoder"),  # the layers read off a user's own module
 }
+
+
+def model_class(arch: Arch) -> type[nn.Module]:
+    """The class of the family's models; called with (arch, rates), it makes a module whose weights are not drawn."""
+    file, name = MODELS[arch.family]
+    return getattr(import_module(f"manyheads.models.{file}"), name)
 
 
 def build(
@@ -35,10 +46,8 @@ def build(
 
     On the meta device nothing is allocated; `materialise` fills such a module later. With `seed`, the weights depend on
     it alone and the global random state is left as it was."""
-    file, name = MODELS[arch.family]
-    make = getattr(import_module(f"manyheads.models.{file}"), name)
     with torch.device("meta"):
-        model: nn.Module = make(arch, rates)
+        model = model_class(arch)(arch, rates)
     target = torch.device(device) if device is not None else torch.get_default_device()
     return model if target.type == "meta" else materialise(model, target, seed)
 
@@ -65,21 +74,57 @@ def allocate(model: nn.Module, device: torch.device | str) -> None:
     """Give a module built on meta its memory and its tables; its weights hold whatever is in that memory."""
     model.to_empty(device=device)
     for part in model.modules():
-        reset = getattr(part, "reset", None)
-        if callable(reset):
-            reset()
+        if isinstance(part, PositionTable):
+            part.reset()
 
 
 def groups(model: nn.Module) -> dict[str, str]:
     """Parameter name -> group (embedding, attention, mlp, norm, local, head), as `count` groups them."""
-    found: dict[str, str] = {}
+    result: dict[str, str] = {}
 
     def walk(module: nn.Module, prefix: str, group: str) -> None:
-        group = getattr(module, "group", group)
+        if isinstance(module, NORMS):
+            group = "norm"
+        elif isinstance(module, Part):
+            group = module.group
         for name, _ in module.named_parameters(recurse=False):
-            found[prefix + name] = group
+            result[prefix + name] = group
         for name, child in module.named_children():
             walk(child, f"{prefix}{name}.", group)
 
     walk(model, "", "embedding")
-    return found
+    return result
+
+
+def truncated(tensor: Tensor, std: float) -> None:
+    """Normal, cut at +-2 (not 2 std): what timm's trunc_normal_ does."""
+    nn.init.trunc_normal_(tensor, std=std, a=-2.0, b=2.0)
+
+
+def linears(module: nn.Module, std: float, *, cut: bool = True) -> None:
+    """Every linear map N(0, std), truncated with `cut`; biases 0; norms at weight 1, bias 0; layer scales at their
+    initial value; convolutions as PyTorch makes them."""
+    for part in module.modules():
+        if isinstance(part, nn.Linear):
+            if cut:
+                truncated(part.weight, std)
+            else:
+                nn.init.normal_(part.weight, std=std)
+            if part.bias is not None:
+                nn.init.zeros_(part.bias)
+        elif isinstance(part, nn.LayerNorm | nn.RMSNorm | nn.BatchNorm2d | nn.Conv1d | nn.Conv2d):
+            part.reset_parameters()
+        elif isinstance(part, Branch) and part.scale is not None:
+            nn.init.constant_(part.scale, part.spec.scaled)
+        elif isinstance(part, UnitNorm):
+            nn.init.ones_(part.scale)
+
+
+@torch.no_grad()
+def embeddings(module: nn.Module, std: float) -> None:
+    """Every embedding table and vocabulary matrix N(0, std); the bias over the vocabulary 0."""
+    for part in module.modules():
+        if isinstance(part, nn.Embedding) or (isinstance(part, LmHead) and part.weight is not None):
+            nn.init.normal_(part.weight, std=std)
+        if isinstance(part, LmHead | MaskedHead) and part.bias is not None:
+            nn.init.zeros_(part.bias)

@@ -7,15 +7,11 @@ from itertools import islice
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from manyheads.nn import stem
-from manyheads.nn.branch import Branch
-from manyheads.nn.channel import ChannelAttention
-from manyheads.nn.downsample import DownsampleBlock
-from manyheads.nn.drop_path import rising
+from manyheads.nn.attention_variants import ChannelAttention, WindowAttention
+from manyheads.nn.block import StageBlocks
+from manyheads.nn.convolution import ConvEmbed, DepthwiseBlock, DownsampleBlock
 from manyheads.nn.heads import ClassifyHead
-from manyheads.nn.local import DepthwiseBlock
-from manyheads.nn.mlp import MlpBlock
-from manyheads.nn.window import WindowAttention
+from manyheads.nn.residual import Branch, MlpBlock, rising
 from manyheads.spec.arch import Arch, layers
 from manyheads.spec.parts import (
     Attention,
@@ -31,10 +27,10 @@ from manyheads.spec.parts import (
 )
 from manyheads.spec.rates import Rates
 
-from .init import linears
+from .build import linears
 
 
-class Block(nn.Module):
+class DavitBlock(nn.Module):
     """Depthwise positions, attention over a window's tokens or over channels, positions again, MLP: four branches."""
 
     def __init__(self, width: int, tokens: int, layer: Layer, rates: Rates, path: float) -> None:
@@ -60,26 +56,14 @@ class Block(nn.Module):
         return self.mlp(self.before_mlp(self.attention(self.before_attention(x))))
 
 
-class StageBlocks(nn.Module):
+def stage_blocks(spec: Stage, before: Stage | None, rates: Rates, paths: list[float]) -> StageBlocks:
     """Down-sampling (but for the first stage), then the unit's blocks once for each of `paths`, a drop-path rate."""
-
-    def __init__(self, spec: Stage, before: Stage | None, rates: Rates, paths: list[float]) -> None:
-        super().__init__()
-        self.spec = spec
-        self.enter: nn.Module = nn.Identity()
-        if isinstance(spec.enter, Downsample):
-            assert before is not None
-            self.enter = DownsampleBlock(before.width, spec.width, spec.enter, before.tokens, rates)
-        self.blocks = nn.ModuleList(
-            Block(spec.width, spec.tokens, layer, rates, path) for path in paths for layer in layers(spec)
-        )
-
-    def forward(self, x: Float[Tensor, "batch before width"]) -> Float[Tensor, "batch tokens width"]:
-        """Tokens of the stage before to tokens of this one."""
-        x = self.enter(x)
-        for block in self.blocks:
-            x = block(x)
-        return x
+    enter: nn.Module = nn.Identity()
+    if isinstance(spec.enter, Downsample):
+        assert before is not None
+        enter = DownsampleBlock(before.width, spec.width, spec.enter, before.tokens, rates)
+    blocks = [DavitBlock(spec.width, spec.tokens, layer, rates, path) for path in paths for layer in layers(spec)]
+    return StageBlocks(spec, enter, nn.ModuleList(blocks))
 
 
 class DaViT(nn.Module):
@@ -90,11 +74,11 @@ class DaViT(nn.Module):
         self.arch = arch
         assert isinstance(arch.embed, ConvStem)
         assert isinstance(arch.head, Classify)
-        self.embed = stem.ConvStem(arch.embed)
+        self.embed = ConvEmbed(arch.embed)
         paths = iter(rising(rates.path, sum(stage.depth for stage in arch.stages)))
         before = (None, *arch.stages)
         self.stages = nn.ModuleList(
-            StageBlocks(stage, last, rates, list(islice(paths, stage.depth)))
+            stage_blocks(stage, last, rates, list(islice(paths, stage.depth)))
             for stage, last in zip(arch.stages, before, strict=False)
         )
         self.head = ClassifyHead(arch.stages[-1].width, arch.head)

@@ -10,12 +10,12 @@ from manyheads.nn.block import blocks
 from manyheads.nn.cache import Cache
 from manyheads.nn.embed import TokenEmbed
 from manyheads.nn.heads import LmHead
-from manyheads.nn.inputs import check_mask
+from manyheads.nn.inputs import key_mask
 from manyheads.spec.arch import Arch
 from manyheads.spec.parts import Lm, Token
 from manyheads.spec.rates import Rates
 
-from .init import embeddings, linears
+from .build import embeddings, linears
 
 
 class GPT2(nn.Module):
@@ -44,11 +44,9 @@ class GPT2(nn.Module):
         if cache is not None:
             return self.continued(ids, cache)
         x = self.drop(self.embed(ids))
-        if mask is not None:
-            check_mask(mask, ids)
-            mask = mask[:, None, None]
+        keys = key_mask(mask, ids)
         for block in self.blocks:
-            x = block(x, mask)
+            x = block(x, keys)
         return x
 
     def continued(self, ids: Int[Tensor, "batch tokens"], cache: Cache) -> Float[Tensor, "batch tokens width"]:
@@ -74,10 +72,6 @@ class GPT2(nn.Module):
         residual stream by sqrt(2 depth), the number of branches that add up there."""
         linears(self, std=0.02, cut=False)
         embeddings(self, std=0.02)
-        if self.head.weight is not None:
-            nn.init.normal_(self.head.weight, std=0.02)
-        if self.head.bias is not None:
-            nn.init.zeros_(self.head.bias)
         if self.openai:
             for block in self.blocks:
                 for out in (block.attention.op.out, block.mlp.op.out):

@@ -10,13 +10,13 @@ from manyheads.nn.block import all_layers, blocks
 from manyheads.nn.cache import Cache
 from manyheads.nn.embed import TokenEmbed
 from manyheads.nn.heads import LmHead
-from manyheads.nn.inputs import check_mask
-from manyheads.nn.rope import Rotary
+from manyheads.nn.inputs import key_mask
+from manyheads.nn.positions import Rotary
 from manyheads.spec.arch import Arch
 from manyheads.spec.parts import Attention, Layer, Lm, Rope, RopeLlama3, Softmax, Token
 from manyheads.spec.rates import Rates
 
-from .init import embeddings, linears
+from .build import embeddings, linears
 
 
 class Llama(nn.Module):
@@ -48,12 +48,10 @@ class Llama(nn.Module):
         if cache is not None:
             return self.continued(ids, cache)
         x = self.drop(self.embed(ids))
-        if mask is not None:
-            check_mask(mask, ids)
-            mask = mask[:, None, None]
+        keys = key_mask(mask, ids)
         tables = [rotary(0, ids.shape[1]) for rotary in self.rotary]
         for block, i in zip(self.blocks, self.turns, strict=True):
-            x = block(x, mask, tables[i])
+            x = block(x, keys, tables[i])
         return x
 
     def continued(self, ids: Int[Tensor, "batch tokens"], cache: Cache) -> Float[Tensor, "batch tokens width"]:
@@ -81,10 +79,6 @@ class Llama(nn.Module):
         """transformers' defaults: every matrix and the vocabulary N(0, 0.02), biases 0, norms 1."""
         linears(self, std=0.02, cut=False)
         embeddings(self, std=0.02)
-        if self.head.weight is not None:
-            nn.init.normal_(self.head.weight, std=0.02)
-        if self.head.bias is not None:
-            nn.init.zeros_(self.head.bias)
 
 
 def rotary_of(layer: Layer) -> tuple[Rope | RopeLlama3, int]:

@@ -11,17 +11,17 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from manyheads.nn import Part
 from manyheads.nn.attention import SoftmaxAttention
 from manyheads.nn.block import all_layers, blocks
-from manyheads.nn.mlp import MlpBlock
-from manyheads.nn.norm import UnitNorm
+from manyheads.nn.residual import MlpBlock, UnitNorm
 from manyheads.spec.arch import Arch
 from manyheads.spec.errors import UserError
 from manyheads.spec.parts import Coordinates, Layer, Points
 from manyheads.spec.rates import Rates
 
 
-class PointsEmbed(nn.Module):
+class PointsEmbed(Part):
     """Points as they are; learned positions as further coordinates (`concat`), added to them (`add`), or none."""
 
     group = "embedding"
@@ -35,9 +35,9 @@ class PointsEmbed(nn.Module):
     def forward(self, points: Float[Tensor, "batch tokens dim"]) -> Float[Tensor, "batch tokens width"]:
         tokens, dim = points.shape[-2:]
         if points.ndim != 3 or dim != self.spec.dim or (self.positions is not None and tokens != self.tokens):
-            wanted = "any number of" if self.positions is None else self.tokens
+            count = "any number of" if self.positions is None else self.tokens
             raise UserError(
-                f"points are of shape {tuple(points.shape)}; this model takes batch x {wanted} points x "
+                f"points are of shape {tuple(points.shape)}; this model takes batch x {count} points x "
                 f"{self.spec.dim} coordinates"
             )
         if self.positions is None:
@@ -47,7 +47,7 @@ class PointsEmbed(nn.Module):
         return torch.cat((points, self.positions.to(points.dtype).expand(points.shape[0], -1, -1)), dim=-1)
 
 
-class NearestNeighbor(nn.Module):
+class NearestNeighborEncoder(nn.Module):
     """Points, blocks, and the first coordinates of every token as the answer. Also builds a `stack`, the layers read
     off a user's own module: points that are tokens of the layers' width."""
 

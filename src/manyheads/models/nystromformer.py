@@ -11,47 +11,33 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from manyheads.nn.attention import SoftmaxAttention
-from manyheads.nn.branch import Branch
-from manyheads.nn.drop_path import rising
+from manyheads.nn.block import TransformerBlock, all_layers
 from manyheads.nn.embed import TokenEmbed
-from manyheads.nn.heads import ClassifyHead, PairHead
-from manyheads.nn.inputs import check_mask
-from manyheads.nn.mlp import MlpBlock
+from manyheads.nn.heads import ClassifyHead, PairHead, mean
+from manyheads.nn.inputs import key_mask
 from manyheads.nn.nystrom import NystromAttention
-from manyheads.spec.arch import Arch, layers
+from manyheads.nn.residual import rising
+from manyheads.spec.arch import Arch
 from manyheads.spec.errors import UserError
-from manyheads.spec.parts import Attention, Classify, Layer, Mlp, Nystrom, Pair, Softmax, Token
+from manyheads.spec.parts import Attention, Classify, Layer, Nystrom, Pair, Softmax, Token
 from manyheads.spec.rates import Rates
 
-from .init import embeddings, linears
+from .build import embeddings, linears
 
 
-class Block(nn.Module):
-    """Attention, then MLP, each a residual branch."""
-
-    def __init__(self, width: int, layer: Layer, rates: Rates, path: float) -> None:
-        super().__init__()
-        attention, mlp = layer
-        assert isinstance(attention.op, Attention)
-        assert isinstance(mlp.op, Mlp)
-        op: NystromAttention | SoftmaxAttention
-        match attention.op.mix:
-            case Nystrom():
-                op = NystromAttention(width, attention.op, rates)
-            case Softmax(causal=False, rope=None):
-                op = SoftmaxAttention(width, attention.op, rates)
-            case mix:
-                raise UserError(
-                    f"a nystromformer cannot mix tokens by {mix}; write Nystrom(...), or Softmax() for its exact peer"
-                )
-        self.attention = Branch(width, attention, op, path)
-        self.mlp = Branch(width, mlp, MlpBlock(width, mlp.op, rates), path)
-
-    def forward(
-        self, x: Float[Tensor, "batch tokens width"], mask: Bool[Tensor, "batch tokens"] | None
-    ) -> Float[Tensor, "batch tokens width"]:
-        softmax = isinstance(self.attention.op, SoftmaxAttention)
-        return self.mlp(self.attention(x, mask[:, None, None] if softmax and mask is not None else mask))
+def mixer(width: int, layer: Layer, rates: Rates) -> nn.Module:
+    """The attention of a layer: Nyström's, or softmax attention in its exact peer."""
+    op = layer[0].op
+    assert isinstance(op, Attention)
+    match op.mix:
+        case Nystrom():
+            return NystromAttention(width, op, rates)
+        case Softmax(causal=False, rope=None):
+            return SoftmaxAttention(width, op, rates)
+        case mix:
+            raise UserError(
+                f"a nystromformer cannot mix tokens by {mix}; write Nystrom(...), or Softmax() for its exact peer"
+            )
 
 
 class Nystromformer(nn.Module):
@@ -68,10 +54,11 @@ class Nystromformer(nn.Module):
         assert isinstance(head, Classify | Pair)
         self.embed = TokenEmbed(width, arch.embed, arch.stages[0].tokens)
         self.drop = nn.Dropout(rates.dropout)
-        self.layers = [layer for stage in arch.stages for _ in range(stage.depth) for layer in layers(stage)]
+        self.layers = [layer for _, layer in all_layers(arch)]
         paths = rising(rates.path, len(self.layers))
         self.blocks = nn.ModuleList(
-            Block(width, layer, rates, path) for layer, path in zip(self.layers, paths, strict=True)
+            TransformerBlock(width, layer, rates, path, mixer=mixer(width, layer, rates))
+            for layer, path in zip(self.layers, paths, strict=True)
         )
         self.head: ClassifyHead | PairHead
         if isinstance(head, Pair):
@@ -87,10 +74,9 @@ class Nystromformer(nn.Module):
     ) -> Float[Tensor, "batch tokens width"]:
         """Tokens after the last block. `mask` is True for a real token; without `types` all are of segment 0."""
         x = self.drop(self.embed(ids, types))
-        if mask is not None:
-            check_mask(mask, ids)
-        for block in self.blocks:
-            x = block(x, mask)
+        keys = key_mask(mask, ids)
+        for block in self.blocks:  # Nyström attention looks at the tokens that are real, softmax attention at the keys
+            x = block(x, mask if isinstance(block.attention.op, NystromAttention) else keys)
         return x
 
     def forward(
@@ -125,13 +111,3 @@ class Nystromformer(nn.Module):
                 part.reset_parameters()
             elif isinstance(part, NystromAttention):
                 part.reset_skip(0.02 if post else None)
-
-
-def mean(
-    x: Float[Tensor, "batch tokens width"], mask: Bool[Tensor, "batch tokens"] | None
-) -> Float[Tensor, "batch width"]:
-    """Mean over the real tokens."""
-    if mask is None:
-        return x.mean(dim=1)
-    weight = mask.to(x.dtype)[..., None]
-    return (x * weight).sum(dim=1) / weight.sum(dim=1)

@@ -8,24 +8,22 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from manyheads.nn.attention import SoftmaxAttention
-from manyheads.nn.branch import Branch
-from manyheads.nn.drop_path import rising
+from manyheads.nn import Part
+from manyheads.nn.block import branches
 from manyheads.nn.heads import ClassifyHead
 from manyheads.nn.inputs import check_image
-from manyheads.nn.mlp import MlpBlock
-from manyheads.nn.norm import make_norm
+from manyheads.nn.residual import make_norm, rising
 from manyheads.spec.arch import Arch
-from manyheads.spec.parts import Attention, Classify, Layer, Mlp, Nested, Pixel
+from manyheads.spec.parts import Classify, Nested, Pixel
 from manyheads.spec.rates import Rates
 
-from .init import linears, truncated
+from .build import linears, truncated
 
 Pixels = Float[Tensor, "batch*patches pixels pixel_width"]
 Patches = Float[Tensor, "batch tokens width"]
 
 
-class PixelEmbed(nn.Module):
+class PixelEmbed(Part):
     """Pixels of every patch by one strided convolution; a patch is its pixels, normed, projected and normed again.
 
     The convolution sees one patch at a time, its border padded with zeros; the `legacy` one slides over the image."""
@@ -60,7 +58,7 @@ def cut(x: Float[Tensor, "batch channels height width"], grid: int, size: int) -
     return x.reshape(-1, x.shape[3], size, size)
 
 
-class Fusion(nn.Module):
+class Fusion(Part):
     """Adds the pixels of a patch, flattened, to the patch; the class token has none."""
 
     group = "local"
@@ -79,7 +77,7 @@ class Fusion(nn.Module):
         return torch.cat((patches[:, :1], patches[:, 1:] + self.norm(self.proj(flat))), dim=1)
 
 
-class Block(nn.Module):
+class TntBlock(nn.Module):
     """Attention and MLP over the pixels of each patch, fusion, then attention and MLP over the patches."""
 
     def __init__(self, width: int, nested: Nested, rates: Rates, path: float) -> None:
@@ -92,17 +90,6 @@ class Block(nn.Module):
         pixels = self.pixel_mlp(self.pixel_attention(pixels))
         patches = self.fuse(pixels, patches)
         return pixels, self.mlp(self.attention(patches))
-
-
-def branches(width: int, layer: Layer, rates: Rates, path: float) -> tuple[Branch, Branch]:
-    """The two residual branches of a plain layer."""
-    attention, mlp = layer
-    assert isinstance(attention.op, Attention)
-    assert isinstance(mlp.op, Mlp)
-    return (
-        Branch(width, attention, SoftmaxAttention(width, attention.op, rates), path),
-        Branch(width, mlp, MlpBlock(width, mlp.op, rates), path),
-    )
 
 
 class TNT(nn.Module):
@@ -118,7 +105,7 @@ class TNT(nn.Module):
         self.embed = PixelEmbed(first.width, first.tokens, nested[0], arch.embed)
         self.drop = nn.Dropout(rates.dropout)
         paths = rising(rates.path, len(nested))
-        blocks = (Block(first.width, item, rates, path) for item, path in zip(nested, paths, strict=True))
+        blocks = (TntBlock(first.width, item, rates, path) for item, path in zip(nested, paths, strict=True))
         self.blocks = nn.ModuleList(blocks)
         self.head = ClassifyHead(first.width, arch.head)
 

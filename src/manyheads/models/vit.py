@@ -12,7 +12,7 @@ from manyheads.spec.arch import Arch
 from manyheads.spec.parts import Classify, Patch
 from manyheads.spec.rates import Rates
 
-from .init import linears, truncated
+from .build import linears, truncated
 
 
 class ViT(nn.Module):

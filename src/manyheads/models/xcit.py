@@ -6,21 +6,19 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from manyheads.nn import stem
-from manyheads.nn.branch import Branch
-from manyheads.nn.class_attention import ClassAttentionBlock
-from manyheads.nn.cross_covariance import CrossCovarianceAttention
+from manyheads.nn.attention_variants import ClassBlock, CrossCovarianceAttention
+from manyheads.nn.convolution import ConvEmbed, LocalPatchBlock
 from manyheads.nn.heads import ClassifyHead
-from manyheads.nn.local import LocalPatchBlock
-from manyheads.nn.mlp import MlpBlock
+from manyheads.nn.positions import FourierPositions
+from manyheads.nn.residual import Branch, MlpBlock
 from manyheads.spec.arch import Arch, layers
 from manyheads.spec.parts import Attention, ClassAttention, Classify, ConvStem, Layer, LocalPatch, Mlp, Residual
 from manyheads.spec.rates import Rates
 
-from .init import linears, truncated
+from .build import linears, truncated
 
 
-class Block(nn.Module):
+class XcitBlock(nn.Module):
     """Cross-covariance attention, local patch interaction, MLP, each a residual branch."""
 
     def __init__(self, width: int, tokens: int, layer: Layer, rates: Rates) -> None:
@@ -37,32 +35,19 @@ class Block(nn.Module):
         return self.mlp(self.local(self.attention(x)))
 
 
-class ClassBlock(nn.Module):
+class XcitClassBlock(ClassBlock):
     """Class attention, then an MLP on the class token alone.
 
     The published models were trained with a quirk, kept here: the patch tokens are not handed on untouched. Beside the
     class attention they add their own norm, scaled like a branch; beside the MLP all tokens are replaced by their norm,
     and the patch tokens doubled. So a branch's forward does not serve; its parts do."""
 
-    def __init__(self, width: int, layer: Layer, rates: Rates) -> None:
-        super().__init__()
-        attention, mlp = layer
-        assert isinstance(attention.op, ClassAttention)
-        assert isinstance(mlp.op, Mlp)
-        self.attention = Branch(width, attention, ClassAttentionBlock(width, attention.op, rates))
-        self.mlp = Branch(width, mlp, MlpBlock(width, mlp.op, rates))
-
     def forward(self, x: Float[Tensor, "batch tokens width"]) -> Float[Tensor, "batch tokens width"]:
         y = self.attention.norm(x)
-        x = x + scaled(self.attention, torch.cat((self.attention.op(y), y[:, 1:]), dim=1))
+        x = x + self.attention.scaled(torch.cat((self.attention.op(y), y[:, 1:]), dim=1))
         x = self.mlp.norm(x)
         first, rest = x[:, :1], x[:, 1:]
-        return torch.cat((first + scaled(self.mlp, self.mlp.op(first)), rest + rest), dim=1)
-
-
-def scaled(branch: Branch, y: Tensor) -> Tensor:
-    """What a branch adds, times its layer scale."""
-    return y if branch.scale is None else y * branch.scale
+        return torch.cat((first + self.mlp.scaled(self.mlp.op(first)), rest + rest), dim=1)
 
 
 class XCiT(nn.Module):
@@ -74,15 +59,15 @@ class XCiT(nn.Module):
         width = arch.stages[0].width
         assert isinstance(arch.embed, ConvStem)
         assert isinstance(arch.head, Classify)
-        self.embed = stem.ConvStem(arch.embed)
+        self.embed = ConvEmbed(arch.embed)
         self.drop = nn.Dropout(rates.dropout)
         self.blocks, self.class_blocks = nn.ModuleList(), nn.ModuleList()
         for stage in arch.stages:
             for layer in stage.depth * tuple(layers(stage)):
                 if isinstance(layer[0].op, ClassAttention):
-                    self.class_blocks.append(ClassBlock(width, layer, rates))
+                    self.class_blocks.append(XcitClassBlock(width, layer, rates))
                 else:
-                    self.blocks.append(Block(width, stage.tokens, layer, rates))
+                    self.blocks.append(XcitBlock(width, stage.tokens, layer, rates))
         self.class_token = nn.Parameter(torch.zeros(1, width))
         self.head = ClassifyHead(width, arch.head)
 
@@ -108,7 +93,7 @@ class XCiT(nn.Module):
             match part:
                 case nn.Conv2d():
                     part.reset_parameters()
-                case stem.FourierPositions():
+                case FourierPositions():
                     part.proj.reset_parameters()
                 case CrossCovarianceAttention():
                     nn.init.ones_(part.temperature)

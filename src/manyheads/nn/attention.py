@@ -2,32 +2,31 @@
 
 from __future__ import annotations
 
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from manyheads.spec.parts import Attention, Softmax
 from manyheads.spec.rates import Rates
 
+from . import Part
 from .cache import Kept
-from .norm import make_norm
-from .rope import turn
+from .positions import turn
+from .residual import make_norm
 from .sdpa import attend
 
 
-class SoftmaxAttention(nn.Module):
-    """out([softmax(q_h k_h^T / sqrt(head_dim)) v_h for every head h, side by side]).
+class QkvAttention(Part):
+    """What attentions with queries, keys and values share.
 
     `qkv` is one matrix whose rows are all queries, then all keys, then all values; with `kv_heads` fewer heads of keys
-    and values than of queries. The input of `out` is the concatenated head output (tokens x inner) that kappa is
-    measured on."""
+    and values than of queries. The input of `out` is the concatenated head output (tokens x inner) that kappa, its
+    condition number, is measured on. `fused=False` materialises attention maps, as the audits of memory need it."""
 
     group = "attention"
 
     def __init__(self, width: int, spec: Attention, rates: Rates = Rates()) -> None:
         super().__init__()
-        assert isinstance(spec.mix, Softmax)
         self.spec = spec
-        self.causal = spec.mix.causal
         self.fused = True
         self.rate = rates.attention
         self.qkv = nn.Linear(width, spec.inner + 2 * spec.kv_inner, bias=spec.qkv_bias)
@@ -36,21 +35,42 @@ class SoftmaxAttention(nn.Module):
         self.out = nn.Linear(spec.inner, width, bias=spec.out_bias)
         self.drop = nn.Dropout(rates.dropout)
 
+    def normed(self, q: Tensor, k: Tensor) -> tuple[Tensor, Tensor]:
+        """Queries and keys after their norms, which compute in their own precision: float32 under autocast."""
+        if self.spec.qk_norm is None:
+            return q, k
+        return self.q_norm(q.to(self.q_norm.weight.dtype)), self.k_norm(k.to(self.k_norm.weight.dtype))
+
+    def project(self, heads: Float[Tensor, "batch tokens inner"]) -> Float[Tensor, "batch tokens width"]:
+        """The concatenated heads through the output projection, then `finish`."""
+        return self.finish(self.out(heads))
+
+    def finish(self, y: Float[Tensor, "batch tokens width"]) -> Float[Tensor, "batch tokens width"]:
+        """The projected heads, scaled as the record says, after dropout."""
+        return self.drop(y if self.spec.out_scale == 1.0 else y * self.spec.out_scale)
+
+
+class SoftmaxAttention(QkvAttention):
+    """out([softmax(q_h k_h^T / sqrt(head_dim)) v_h for every head h, side by side])."""
+
+    def __init__(self, width: int, spec: Attention, rates: Rates = Rates()) -> None:
+        super().__init__(width, spec, rates)
+        assert isinstance(spec.mix, Softmax)
+        self.causal = spec.mix.causal
+
     def forward(
         self,
         x: Float[Tensor, "batch tokens width"],
-        mask: Tensor | None = None,
-        rotary: Float[Tensor, "tokens 2 head_dim"] | None = None,
+        mask: Bool[Tensor, ...] | None = None,
+        rotary: Float[Tensor, "*rows tokens 2 head_dim"] | None = None,
         kept: Kept | None = None,
     ) -> Float[Tensor, "batch tokens width"]:
-        """`mask` is boolean, True where a key may be seen, and broadcasts to batch x heads x tokens x keys; `rotary`
-        holds the cosines and sines of these tokens' positions; `kept` the keys and values of the tokens before them."""
+        """`mask` is True where a key may be seen, and broadcasts to batch x heads x tokens x keys; `rotary` holds the
+        cosines and sines of these tokens' positions; `kept` the keys and values of the tokens before them."""
         spec = self.spec
         qkv = self.qkv(x).split((spec.inner, spec.kv_inner, spec.kv_inner), dim=-1)
         q, k, v = (part.unflatten(-1, (-1, spec.head_dim)) for part in qkv)
-        if spec.qk_norm is not None:  # in the norm's own precision: float32 under autocast
-            q, k = self.q_norm(q.to(self.q_norm.weight.dtype)), self.k_norm(k.to(self.k_norm.weight.dtype))
-        q, k, v = (part.transpose(1, 2) for part in (q, k, v))  # batch, heads, tokens, head_dim
+        q, k, v = (part.transpose(1, 2) for part in (*self.normed(q, k), v))  # batch, heads, tokens, head_dim
         if rotary is not None:
             q, k = turn(q, rotary), turn(k, rotary)
         q, k = q.to(v.dtype), k.to(v.dtype)
@@ -59,7 +79,4 @@ class SoftmaxAttention(nn.Module):
             heads = attend(q, k, v, causal=self.causal, mask=mask, dropout=rate, fused=self.fused)
         else:
             heads = kept.attend(q, k, v)
-        y = self.out(heads.transpose(1, 2).flatten(2))
-        if spec.out_scale != 1.0:
-            y = y * spec.out_scale
-        return self.drop(y)
+        return self.project(heads.transpose(1, 2).flatten(2))

@@ -8,25 +8,36 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from manyheads.spec.arch import Arch, layers
-from manyheads.spec.parts import Attention, Layer, Mlp
+from manyheads.spec.parts import Attention, Layer, Mlp, Stage
 from manyheads.spec.rates import Rates
 
 from .attention import SoftmaxAttention
-from .branch import Branch
-from .drop_path import rising
-from .mlp import MlpBlock
+from .residual import Branch, MlpBlock, rising
 
 
-class Block(nn.Module):
-    """Softmax attention and MLP. What else attention needs (a mask, rotary positions) is handed through."""
-
-    def __init__(self, width: int, layer: Layer, rates: Rates, path: float, *, twice: bool) -> None:
-        super().__init__()
-        attention, mlp = layer
+def branches(
+    width: int, layer: Layer, rates: Rates, path: float = 0.0, *, mixer: nn.Module | None = None, twice: bool = True
+) -> tuple[Branch, Branch]:
+    """The two branches of a layer. `mixer` mixes the tokens, by default softmax attention; `twice` as in `MlpBlock`."""
+    attention, mlp = layer
+    assert isinstance(mlp.op, Mlp)
+    if mixer is None:
         assert isinstance(attention.op, Attention)
-        assert isinstance(mlp.op, Mlp)
-        self.attention = Branch(width, attention, SoftmaxAttention(width, attention.op, rates), path)
-        self.mlp = Branch(width, mlp, MlpBlock(width, mlp.op, rates, twice=twice), path)
+        mixer = SoftmaxAttention(width, attention.op, rates)
+    return (
+        Branch(width, attention, mixer, path),
+        Branch(width, mlp, MlpBlock(width, mlp.op, rates, twice=twice), path),
+    )
+
+
+class TransformerBlock(nn.Module):
+    """Attention and MLP. What else attention needs (a mask, rotary positions) is handed through."""
+
+    def __init__(
+        self, width: int, layer: Layer, rates: Rates, path: float, *, mixer: nn.Module | None = None, twice: bool = True
+    ) -> None:
+        super().__init__()
+        self.attention, self.mlp = branches(width, layer, rates, path, mixer=mixer, twice=twice)
 
     def forward(self, x: Float[Tensor, "batch tokens width"], *args: Any) -> Float[Tensor, "batch tokens width"]:
         return self.mlp(self.attention(x, *args))
@@ -38,9 +49,27 @@ def all_layers(arch: Arch) -> list[tuple[int, Layer]]:
 
 
 def blocks(arch: Arch, rates: Rates, *, twice: bool = True) -> nn.ModuleList:
-    """A block for every layer of `arch`, drop path rising linearly with depth; `twice` as in `MlpBlock`."""
-    found = all_layers(arch)
-    paths = rising(rates.path, len(found))
+    """A softmax block for every layer of `arch`, drop path rising linearly with depth; `twice` as in `MlpBlock`."""
+    records = all_layers(arch)
+    paths = rising(rates.path, len(records))
     return nn.ModuleList(
-        Block(width, layer, rates, path, twice=twice) for (width, layer), path in zip(found, paths, strict=True)
+        TransformerBlock(width, layer, rates, path, twice=twice)
+        for (width, layer), path in zip(records, paths, strict=True)
     )
+
+
+class StageBlocks(nn.Module):
+    """A stage of a model whose grid shrinks: how its tokens are made of those before, then its blocks."""
+
+    def __init__(self, spec: Stage, enter: nn.Module, blocks: nn.ModuleList) -> None:
+        super().__init__()
+        self.spec = spec
+        self.enter = enter
+        self.blocks = blocks
+
+    def forward(self, x: Float[Tensor, "batch before width_before"]) -> Float[Tensor, "batch tokens width"]:
+        """Tokens of the stage before to tokens of this one."""
+        x = self.enter(x)
+        for block in self.blocks:
+            x = block(x)
+        return x

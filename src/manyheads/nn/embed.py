@@ -1,4 +1,4 @@
-"""What makes tokens: patches of an image, a vocabulary."""
+"""Embeddings: an image becomes patches, token ids become vectors, and both enter the residual stream."""
 
 from __future__ import annotations
 
@@ -8,23 +8,46 @@ from torch import Tensor, nn
 
 from manyheads.spec.parts import Patch, Token
 
+from . import Part
 from .inputs import check_ids, check_image, check_types
-from .norm import make_norm
-from .rope import Table
-from .stream import into_stream
+from .positions import Sinusoid
+from .residual import make_norm
 
 
-class PatchEmbed(nn.Module):
+class Embedding(Part):
+    """What makes tokens, and the precision in which these enter the residual stream under autocast: float32 as PyTorch
+    leaves it or, with `half_stream`, autocast's own, which moves half the bytes. Branches compute in that precision
+    anyway, so the stream stays in it; norms still compute in float32."""
+
+    group = "embedding"
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.half_stream = False
+
+    def into_stream(self, x: Tensor) -> Tensor:
+        """Tokens in the precision of the residual stream."""
+        kind = x.device.type
+        half = self.half_stream and torch.is_autocast_enabled(kind)
+        return x.to(torch.get_autocast_dtype(kind)) if half else x
+
+
+def half_stream(model: nn.Module, on: bool = True) -> nn.Module:
+    """Keep the residual stream of `model` in half precision under autocast, or (`on=False`) in float32 again."""
+    for part in model.modules():
+        if isinstance(part, Embedding):
+            part.half_stream = on
+    return model
+
+
+class PatchEmbed(Embedding):
     """Patches as one matrix product (a strided convolution's weights, flattened), class tokens, learned positions.
 
     `weight` has columns in the order (channel, row, column), as a convolution's weights flatten."""
 
-    group = "embedding"
-
     def __init__(self, width: int, spec: Patch) -> None:
         super().__init__()
         self.spec = spec
-        self.half_stream = False
         grid = spec.image // spec.patch
         rows = grid**2 + (spec.class_tokens if spec.class_positions else 0)
         self.proj = nn.Linear(spec.channels * spec.patch**2, width)
@@ -33,10 +56,10 @@ class PatchEmbed(nn.Module):
 
     def forward(self, images: Float[Tensor, "batch channels height width"]) -> Float[Tensor, "batch tokens width"]:
         """Class tokens, then patches row by row, with their positions."""
-        return into_stream(self.tokens(images), self.half_stream)
+        return self.into_stream(self.tokens(images))
 
     def tokens(self, images: Float[Tensor, "batch channels height width"]) -> Float[Tensor, "batch tokens width"]:
-        """The same in the precision it was computed in."""
+        """The tokens in the precision they were computed in."""
         spec = self.spec
         check_image(images, spec.image, spec.channels)
         grid, p = spec.image // spec.patch, spec.patch
@@ -50,38 +73,12 @@ class PatchEmbed(nn.Module):
         return torch.cat((front, x + self.positions), dim=1)
 
 
-class Sinusoid(Table):
-    """Sines in even columns, cosines in odd ones, base 10,000, times one learned scalar that starts at
-    1/sqrt(width)."""
-
-    group = "embedding"
-
-    def __init__(self, width: int, length: int) -> None:
-        super().__init__(length, width)
-        self.scale = nn.Parameter(torch.full((), width**-0.5))
-        self.reset()
-
-    def rows(self) -> Float[Tensor, "length width"]:
-        """The waves, unscaled."""
-        length, width = self.table.shape
-        steps = torch.arange(0, width, 2, dtype=torch.float64) / width
-        angles = torch.outer(torch.arange(length, dtype=torch.float64), 10_000.0**-steps)
-        return torch.stack((angles.sin(), angles.cos()), dim=-1).flatten(1)[:, :width]
-
-    def forward(self, tokens: int) -> Float[Tensor, "tokens width"]:
-        """The first `tokens` rows, scaled."""
-        return self.scale * self.table[:tokens]
-
-
-class TokenEmbed(nn.Module):
+class TokenEmbed(Embedding):
     """Vocabulary, positions (learned rows, or a sinusoid times one learned scalar), segment types, norm."""
-
-    group = "embedding"
 
     def __init__(self, width: int, spec: Token, tokens: int) -> None:
         super().__init__()
         self.spec = spec
-        self.half_stream = False
         self.tokens = spec.positions or tokens
         self.vocab = nn.Embedding(spec.vocab, width)
         self.positions = nn.Embedding(spec.positions, width) if spec.positions else None
@@ -107,4 +104,4 @@ class TokenEmbed(nn.Module):
             check_types(types, ids, self.spec.types)
         if self.types is not None:
             x = x + (self.types.weight[0] if types is None else self.types(types))
-        return into_stream(self.norm(x), self.half_stream)
+        return self.into_stream(self.norm(x))

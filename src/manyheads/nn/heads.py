@@ -1,4 +1,4 @@
-"""What reads the tokens: classes, the next token, masked tokens, a pair of documents."""
+"""Heads: what the tokens after the last block predict. Classes, the next token, masked tokens, a pair's class."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from torch import Tensor, nn
 from manyheads.spec.parts import Classify, Lm, Masked, Norm, Pair
 from manyheads.spec.rates import Rates
 
+from . import Part
 from .inputs import check_chosen
 from .loss import vocabulary_loss
-from .mlp import ACTS
-from .norm import make_norm
+from .residual import ACTS, make_norm
 
 
-class ClassifyHead(nn.Module):
+class ClassifyHead(Part):
     """Norm, pool, (hidden layer), classes. With `distill`, the mean of two classifiers in evaluation and both of them
     in training; with `aux`, half the largest vote of the patch tokens is added (VOLO)."""
 
@@ -32,13 +32,8 @@ class ClassifyHead(nn.Module):
         self.aux = nn.Linear(width, spec.classes) if spec.aux else None
 
     def pool(self, x: Float[Tensor, "batch tokens width"], mask: Tensor | None = None) -> Float[Tensor, "batch width"]:
-        """The class token, or the mean over the tokens that `mask` (True: a real token) lets count."""
-        if self.spec.pool == "class":
-            return x[:, 0]
-        if mask is None:
-            return x.mean(dim=1)
-        weight = mask.to(x.dtype)[..., None]
-        return (x * weight).sum(dim=1) / weight.sum(dim=1).clamp_min(1)
+        """The class token, or the mean over the real tokens."""
+        return x[:, 0] if self.spec.pool == "class" else mean(x, mask)
 
     def forward(self, x: Float[Tensor, "batch tokens width"], mask: Tensor | None = None) -> Tensor:
         """Logits of the classes: batch x classes, or 2 x batch x classes from a distilled model in training."""
@@ -58,7 +53,15 @@ class ClassifyHead(nn.Module):
         return logits
 
 
-class LmHead(nn.Module):
+def mean(x: Float[Tensor, "batch tokens width"], mask: Tensor | None) -> Float[Tensor, "batch width"]:
+    """The mean over the tokens, or over the real ones, where `mask` is True."""
+    if mask is None:
+        return x.mean(dim=1)
+    weight = mask.to(x.dtype)[..., None]
+    return (x * weight).sum(dim=1) / weight.sum(dim=1).clamp_min(1)
+
+
+class LmHead(Part):
     """Norm and logits over the vocabulary; a tied head uses the embedding's matrix, handed in at each call."""
 
     group = "head"
@@ -80,7 +83,7 @@ class LmHead(nn.Module):
         return over_vocabulary(self.last(x), table if self.weight is None else self.weight, self.bias, targets)
 
 
-class MaskedHead(nn.Module):
+class MaskedHead(Part):
     """Logits of masked tokens over the vocabulary, tied; `transform`: dense, GELU and norm before (BERT).
 
     The transform's norm has the `eps` of the model's other norms."""
@@ -127,7 +130,7 @@ def pick(
     return x.take_along_dim(at.long()[..., None], dim=1)
 
 
-class PairHead(nn.Module):
+class PairHead(Part):
     """[a, b, a*b, a-b] of two pooled documents -> hidden -> classes."""
 
     group = "head"

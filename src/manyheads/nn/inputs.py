@@ -1,8 +1,9 @@
-"""Wrong inputs get a sentence with their numbers, before any kernel fails."""
+"""Checks of a model's inputs: what is wrong is refused in a sentence with its numbers, before any kernel fails."""
 
 from __future__ import annotations
 
 import torch
+from jaxtyping import Bool
 from torch import Tensor
 from torch._subclasses.fake_tensor import FakeTensor
 
@@ -67,6 +68,14 @@ def check_mask(mask: Tensor, ids: Tensor) -> None:
             f"the padding mask hides all {mask.shape[1]} tokens of sequence {empty}; a sequence has at least "
             "one real token"
         )
+
+
+def key_mask(mask: Bool[Tensor, "batch tokens"] | None, ids: Tensor) -> Bool[Tensor, "batch 1 1 tokens"] | None:
+    """A padding mask, True for a real token, as softmax attention takes it: which keys all queries see."""
+    if mask is None:
+        return None
+    check_mask(mask, ids)
+    return mask[:, None, None]
 
 
 def check_chosen(at: Tensor, batch: int, tokens: int) -> None:

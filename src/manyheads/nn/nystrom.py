@@ -9,17 +9,20 @@ tokens, wherever the padding ends.
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any
+
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
+from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
 
 from manyheads.spec.parts import Attention, Nystrom
 from manyheads.spec.rates import Rates
 
-from .inverse import autocast_off, pseudo_inverse
+from .attention import QkvAttention
 from .launch import FARTHEST, kernels_run, tile
-from .norm import make_norm
 from .sdpa import attend
 
 LARGEST = 4096  # numbers of a tile, landmarks x head_dim: beyond, a kernel runs out of shared memory
@@ -136,26 +139,66 @@ def masked_means(q: Tensor, k: Tensor, where: Int[Tensor, "batch tokens"], landm
     return torch.einsum("bmn,bhnd->bhmd", weight, q), torch.einsum("bmn,bhnd->bhmd", weight, k)
 
 
-class NystromAttention(nn.Module):
+def autocast_off(device: str) -> AbstractContextManager[object]:
+    """A context without autocast; the meta device has none to begin with."""
+    return nullcontext() if device == "meta" else torch.autocast(device, enabled=False)
+
+
+def pseudo_inverse(matrix: Float[Tensor, "*batch n n"], iterations: int) -> Float[Tensor, "*batch n n"]:
+    """Z <- Z (13 - A (15 - A (7 - A))) / 4 with A = matrix Z, from matrix^T over its largest column sum.
+
+    `matrix` is a softmax (rows sum to 1), for which that start converges. The sum is each matrix's own: the published
+    code takes the largest of the whole batch, and a sample's output there depends on its neighbours. Small singular
+    values s need about 2 log(1/s) / log(3.25) iterations. A is always formed anew from the matrix: iterating A itself
+    would save half the products and diverges in float32 after some 15 iterations."""
+    flat = matrix.reshape(-1, *matrix.shape[-2:])
+    start = flat.mT / flat.sum(dim=1).amax(dim=-1)[:, None, None]
+    return _Iterated.apply(flat, start, iterations).reshape(matrix.shape)
+
+
+class _Iterated(torch.autograd.Function):
+    """The iteration of `pseudo_inverse`, its backward pass by hand: half as many operations as recorded ones."""
+
+    @staticmethod
+    def forward(ctx: Any, matrix: Tensor, z: Tensor, iterations: int) -> Tensor:
+        kept = [matrix]
+        for _ in range(iterations):
+            a = torch.bmm(matrix, z)
+            b = torch.baddbmm(a, a, a, beta=7, alpha=-1)
+            c = torch.baddbmm(a, a, b, beta=15, alpha=-1)
+            kept += (z, a, b, c)
+            z = torch.baddbmm(z, z, c, beta=13 / 4, alpha=-1 / 4)
+        ctx.save_for_backward(*kept)
+        return z
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, dz: Tensor) -> tuple[Tensor, Tensor, None]:
+        matrix, *kept = ctx.saved_tensors
+        dmatrix = torch.zeros_like(matrix)
+        with autocast_off(matrix.device.type):  # the one that calls backward may be under autocast
+            for at in range(len(kept) - 4, -1, -4):
+                z, a, b, c = kept[at : at + 4]
+                dc = torch.baddbmm(z, z.mT, dz, beta=0, alpha=-1 / 4)
+                db = torch.baddbmm(a, a.mT, dc, beta=0, alpha=-1)
+                da = torch.baddbmm(dc, dc, b.mT, beta=15, alpha=-1).add_(db, alpha=7).baddbmm_(db, a.mT, alpha=-1)
+                da.baddbmm_(a.mT, db, alpha=-1)
+                dz = torch.baddbmm(dz, dz, c.mT, beta=13 / 4, alpha=-1 / 4).baddbmm_(matrix.mT, da)
+                dmatrix.baddbmm_(da, z.mT)
+        return dmatrix, dz, None
+
+
+class NystromAttention(QkvAttention):
     """out([nystrom(q_h, k_h, v_h) + skip_h * v_h for every head h, side by side]).
 
-    `qkv` is one matrix whose rows are all queries, then all keys, then all values. `skip` is one filter per head of
-    `conv` taps along the sequence, the same for all channels of the head. Attention weights never exist as such, so
-    their dropout does not apply here."""
-
-    group = "attention"
+    `skip` is one filter per head of `conv` taps along the sequence, the same for all channels of the head. Attention
+    weights never exist as such, so their dropout does not apply here."""
 
     def __init__(self, width: int, spec: Attention, rates: Rates = Rates()) -> None:
-        super().__init__()
+        super().__init__(width, spec, rates)
         assert isinstance(spec.mix, Nystrom)
-        self.spec, self.mix = spec, spec.mix
-        self.fused = True
-        self.qkv = nn.Linear(width, 3 * spec.inner, bias=spec.qkv_bias)
-        self.q_norm = make_norm(spec.qk_norm, spec.head_dim)
-        self.k_norm = make_norm(spec.qk_norm, spec.head_dim)
+        self.mix = spec.mix
         self.skip = nn.Parameter(torch.empty(spec.heads, spec.mix.conv)) if spec.mix.conv else None
-        self.out = nn.Linear(spec.inner, width, bias=spec.out_bias)
-        self.drop = nn.Dropout(rates.dropout)
         self.reset_skip()
 
     def reset_skip(self, std: float | None = None) -> None:
@@ -171,16 +214,13 @@ class NystromAttention(nn.Module):
         spec = self.spec
         q, k, values = self.qkv(x).split(spec.inner, dim=-1)
         q, k, v = (t.unflatten(-1, (spec.heads, spec.head_dim)) for t in (q, k, values))
-        q, k, v = self.q_norm(q).transpose(1, 2), self.k_norm(k).transpose(1, 2), v.transpose(1, 2)
-        q, k = q.to(v.dtype), k.to(v.dtype)  # a norm of q and k answers in float32 under autocast
+        q, k, v = (part.transpose(1, 2) for part in (*self.normed(q, k), v))
+        q, k = q.to(v.dtype), k.to(v.dtype)
         heads = nystrom(q, k, v, self.mix.landmarks, self.mix.iterations, mask, fused=self.fused)
         joined = heads.transpose(1, 2).flatten(2)
         if self.skip is not None:
             joined = joined + self.convolve(values, mask)
-        y = self.out(joined)
-        if spec.out_scale != 1.0:
-            y = y * spec.out_scale
-        return self.drop(y)
+        return self.project(joined)
 
     def convolve(
         self, values: Float[Tensor, "batch tokens inner"], mask: Bool[Tensor, "batch tokens"] | None = None
@@ -189,7 +229,7 @@ class NystromAttention(nn.Module):
         channels, channels last: 5 times faster on a CPU than one over heads with head_dim as a second dimension."""
         assert self.skip is not None
         if kernels_run(values):
-            from .filter_ops import conv
+            from .filter_kernels import conv
 
             return conv(values, self.skip, mask)
         taps, inner = self.mix.conv, self.spec.inner

@@ -64,7 +64,7 @@ def attend(
     if fused:
         how = backend(q, mask=mask is not None, grouped=grouped, keys=keys, causal=causal, dropout=dropout)
         if how == "short":
-            from .short_ops import short
+            from .short_kernels import short
 
             return short(q, k, v, scale)
         if how == "cudnn":

@@ -11,8 +11,7 @@ from jaxtyping import Float
 from torch import Generator, Tensor
 
 from manyheads.data.randomness import key
-from manyheads.models.constructions import exact_layer
-from manyheads.nn.full_value import FullValueAttention
+from manyheads.models.constructions import FullValueAttention, exact_layer
 from manyheads.spec.arch import Arch, attentions
 from manyheads.spec.errors import UserError
 from manyheads.spec.parts import Points

@@ -14,7 +14,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
-from manyheads.nn.stream import half_stream
+from manyheads.nn.embed import half_stream
 from manyheads.spec.rates import Rates
 from manyheads.spec.recipe import Recipe
 from manyheads.tasks import Work

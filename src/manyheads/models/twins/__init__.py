@@ -1,6 +1,7 @@
-"""Where each tensor of a model lives in its library twin (timm, transformers): maps of names, without the library.
+"""Where each tensor of a model lives in its twin, the same model in timm or transformers: maps of names, without the
+library.
 
-A map is a list of `Entry`; `into` carries a twin's weights here, `back` carries ours there, from the same list.
+A map is a list of `TwinTensor`; `into` carries a twin's weights here, `back` carries ours there, from the same list.
 """
 
 from __future__ import annotations

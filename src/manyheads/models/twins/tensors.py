@@ -1,4 +1,4 @@
-"""One tensor here, one or more tensors there, and how one becomes the other; both ways."""
+"""One tensor of ours, one or more of its twin's, and how either becomes the other."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ class Copy:
     """The same tensor."""
 
     def into(self, theirs: Sequence[Tensor]) -> Tensor:
-        """Theirs, unchanged."""
+        """The twin's tensor, unchanged."""
         return theirs[0]
 
     def back(self, ours: Tensor) -> list[Tensor]:
-        """Ours, unchanged."""
+        """Our tensor, unchanged."""
         return [ours]
 
 
@@ -60,11 +60,11 @@ class Shape:
     theirs: tuple[int, ...]
 
     def into(self, theirs: Sequence[Tensor]) -> Tensor:
-        """In our shape."""
+        """The twin's tensor in our shape."""
         return theirs[0].reshape(self.ours)
 
     def back(self, ours: Tensor) -> list[Tensor]:
-        """In their shape."""
+        """Our tensor in the twin's shape."""
         return [ours.reshape(self.theirs)]
 
 
@@ -83,11 +83,26 @@ class Rows:
         return [row.reshape(1, 1, -1).contiguous() for row in ours]
 
 
-How = Copy | Transpose | Stack | Shape | Rows
+@dataclass(frozen=True, slots=True)
+class SkipRows:
+    """The rows after the first `count` ones, which the twin has and never reads; on the way back these are 0."""
+
+    count: int
+
+    def into(self, theirs: Sequence[Tensor]) -> Tensor:
+        """The twin's tensor without those rows."""
+        return theirs[0][self.count :].contiguous()
+
+    def back(self, ours: Tensor) -> list[Tensor]:
+        """Our tensor behind rows of 0."""
+        return [torch.cat((ours.new_zeros(self.count, *ours.shape[1:]), ours))]
+
+
+How = Copy | Transpose | Stack | Shape | Rows | SkipRows
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class TwinTensor:
     """`ours` is made of `theirs`, `how` says how."""
 
     ours: str
@@ -95,26 +110,38 @@ class Entry:
     how: How = Copy()
 
 
-def same(ours: str, theirs: str, names: Sequence[str] = ("weight", "bias")) -> list[Entry]:
-    """Entries for the parameters of one module that is alike on both sides."""
-    return [Entry(f"{ours}.{name}", (f"{theirs}.{name}",)) for name in names]
+def same(ours: str, theirs: str, names: Sequence[str] = ("weight", "bias")) -> list[TwinTensor]:
+    """The tensors of one module that is alike on both sides."""
+    return [TwinTensor(f"{ours}.{name}", (f"{theirs}.{name}",)) for name in names]
 
 
-def into(entries: Sequence[Entry], theirs: Mapping[str, Tensor]) -> dict[str, Tensor]:
+def modules(ours: str, theirs: str, names: Mapping[str, str]) -> list[TwinTensor]:
+    """`same` for each module inside `ours` whose name inside `theirs` the mapping gives."""
+    return [tensor for mine, its in names.items() for tensor in same(f"{ours}.{mine}", f"{theirs}.{its}")]
+
+
+def stacked(ours: str, theirs: Sequence[str], sizes: Sequence[int], *, bias: bool = True) -> list[TwinTensor]:
+    """One linear map here whose rows, in groups of `sizes`, are several linear maps there."""
+    names = ("weight", "bias") if bias else ("weight",)
+    stack = Stack(tuple(sizes))
+    return [TwinTensor(f"{ours}.{name}", tuple(f"{part}.{name}" for part in theirs), stack) for name in names]
+
+
+def into(entries: Sequence[TwinTensor], theirs: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """A twin's state as ours. A tensor that is missing there, or left over, is an error that names it."""
-    wanted = {name for entry in entries for name in entry.theirs}
-    missing, extra = sorted(wanted - theirs.keys()), sorted(theirs.keys() - wanted)
+    names = {name for entry in entries for name in entry.theirs}
+    missing, extra = sorted(names - theirs.keys()), sorted(theirs.keys() - names)
     if missing or extra:
         parts = [
-            f"{len(names)} {word}: {', '.join(names[:4])}"
-            for word, names in (("missing", missing), ("unknown", extra))
-            if names
+            f"{len(tensors)} {word}: {', '.join(tensors[:4])}"
+            for word, tensors in (("missing", missing), ("unknown", extra))
+            if tensors
         ]
         raise UserError(f"these weights are of another architecture ({'; '.join(parts)})")
     return {entry.ours: entry.how.into([theirs[name] for name in entry.theirs]) for entry in entries}
 
 
-def back(entries: Sequence[Entry], ours: Mapping[str, Tensor]) -> dict[str, Tensor]:
+def back(entries: Sequence[TwinTensor], ours: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """Our state as a twin's."""
     result: dict[str, Tensor] = {}
     for entry in entries:

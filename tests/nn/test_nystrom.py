@@ -13,8 +13,7 @@ from manyheads.arch.attention_cost import nystrom_mixing
 from manyheads.arch.families import nystromformer
 from manyheads.models.build import build
 from manyheads.nn.attention import SoftmaxAttention
-from manyheads.nn.inverse import pseudo_inverse
-from manyheads.nn.nystrom import NystromAttention, means, nystrom, segments
+from manyheads.nn.nystrom import NystromAttention, means, nystrom, pseudo_inverse, segments
 from manyheads.spec.parts import Attention, Norm, Nystrom, Softmax
 
 

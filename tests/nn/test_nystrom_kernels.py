@@ -57,7 +57,7 @@ def filtered(x: Tensor, w: Tensor, mask: Tensor | None) -> Tensor:
 
 def operators(device: str, shape: tuple[int, ...], limit: float = 2e-5) -> None:
     """Each operator beside its formula, masked and not; queries, keys and values as slices of one projection."""
-    from manyheads.nn import filter_ops
+    from manyheads.nn import filter_kernels
     from manyheads.nn import nystrom_ops as ops
 
     batch, heads, tokens, dim, marks = shape
@@ -91,7 +91,7 @@ def operators(device: str, shape: tuple[int, ...], limit: float = 2e-5) -> None:
             limit=limit,
         )
         compare(
-            lambda *t, r=there: filter_ops.conv(*t, r),
+            lambda *t, r=there: filter_kernels.conv(*t, r),
             lambda *t, r=real: filtered(*t, r),
             x,
             taps,
@@ -248,15 +248,15 @@ def test_compiles_as_one_graph_under_autocast(masked: bool) -> None:
 def traced() -> None:
     """In one compiled graph every kernel is one operator, forward and backward, and gives the same numbers. Gradients
     of what attention gives, short attention's too, are handed on as they lie."""
-    from manyheads.nn import filter_ops, short_ops
+    from manyheads.nn import filter_kernels, short_kernels
     from manyheads.nn import nystrom_ops as ops
 
     def everything(q: Tensor, k: Tensor, v: Tensor, own: Tensor, taps: Tensor) -> Tensor:
         q_marks, k_marks = ops.landmarks_of(q, k, 6)
         answers, z = ops.few_and_inverse(q_marks, k_marks, k, v, None, 2, True)
-        heads = ops.many(q, k_marks, z @ answers + ops.few(own[None], k, v, None)) + short_ops.short(q, k, v)
+        heads = ops.many(q, k_marks, z @ answers + ops.few(own[None], k, v, None)) + short_kernels.short(q, k, v)
         heads = heads.transpose(1, 2).flatten(2)
-        return heads + filter_ops.conv(v.transpose(1, 2).flatten(2), taps, None)
+        return heads + filter_kernels.conv(v.transpose(1, 2).flatten(2), taps, None)
 
     q, k, v = torch.randn(1, 40, 3, 2, 8).permute(2, 0, 3, 1, 4)
     given = (q, k, v, torch.randn(2, 6, 8), torch.randn(2, 5))
