@@ -198,7 +198,7 @@ def _nothing(model: nn.Module) -> str:
 # class -> its first matrices (gate and value, where they are two) and its second, as dotted names below it
 _DENSE = (("intermediate.dense",), "output.dense")
 MLPS: Mapping[str, tuple[tuple[str, ...], str]] = {
-    "manyheads.nn.mlp.MlpBlock": (("inp",), "out"),
+    "manyheads.nn.residual.MlpBlock": (("inp",), "out"),
     "timm.layers.mlp.Mlp": (("fc1",), "fc2"),
     "timm.layers.mlp.GluMlp": (("fc1",), "fc2"),
     "timm.layers.mlp.SwiGLU": (("fc1_g", "fc1_x"), "fc2"),
