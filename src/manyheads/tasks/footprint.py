@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import lru_cache
-from importlib import import_module
 
 import torch
 from torch import Tensor, nn
 
 from manyheads.arch.count import training_bytes
 from manyheads.arch.quantities import Precision
-from manyheads.models.build import MODELS
+from manyheads.models.build import model_class
 from manyheads.models.example_step import example, tracked_bytes, training_step
+from manyheads.nn.attention import QkvAttention
+from manyheads.nn.attention_variants import ClassAttentionBlock
 from manyheads.spec.arch import Arch
 from manyheads.spec.errors import UserError
 from manyheads.spec.rates import Rates
@@ -66,11 +67,10 @@ class Footprint(Measurement):
 
     def made(self, arch: Arch, device: torch.device) -> tuple[nn.Module, torch.optim.Optimizer, Tensor]:
         """Model, optimizer and inputs; weights are whatever memory holds."""
-        file, name = MODELS[arch.family]
         with device:
-            model = getattr(import_module(f"manyheads.models.{file}"), name)(arch, Rates())
+            model = model_class(arch)(arch, Rates())
         for part in model.modules():
-            if hasattr(part, "fused"):
+            if isinstance(part, QkvAttention | ClassAttentionBlock):
                 part.fused = self.fused
         return model, torch.optim.AdamW(model.parameters(), lr=1e-4, foreach=False), example(arch, self.rows, device)
 
