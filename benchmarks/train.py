@@ -26,7 +26,7 @@ from manyheads.runs import Run, RunSpec
 from manyheads.spec.arch import Arch
 from manyheads.spec.augment import Augment
 from manyheads.spec.recipe import Basis, Recipe
-from manyheads.tasks import to_dict
+from manyheads.tasks import fit, to_dict
 from manyheads.tasks.images import Images
 from manyheads.train.loop import train
 
@@ -191,7 +191,7 @@ def main() -> None:
 
 def fitted() -> Arch:
     """ViT-B at 224 px with CIFAR-10's classes."""
-    return Images("cifar10", size=224).fit(zoo.get("vit_b"))
+    return fit(Images("cifar10", size=224), zoo.get("vit_b"))
 
 
 if __name__ == "__main__":

@@ -113,7 +113,7 @@ def test_splitting_keeps_every_matrix_but_adds_head_wise_parameters(family: str)
 def test_records_survive_json(family: str) -> None:
     @records(family)
     def prop(arch: Arch) -> None:
-        assert record.from_dict(json.loads(json.dumps(record.to_dict(arch)))) == arch
+        assert record.arch_from_dict(json.loads(json.dumps(record.to_dict(arch)))) == arch
 
 
 @families

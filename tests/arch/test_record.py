@@ -72,7 +72,7 @@ def test_a_dialect_is_written_where_an_older_record_would_mean_another() -> None
         (replace(openai, dialect="stories"), True),
     ):
         assert ("dialect" in record.to_dict(arch)) == written
-        assert record.from_dict(record.to_dict(arch)) == arch
+        assert record.arch_from_dict(record.to_dict(arch)) == arch
 
 
 def test_saving_replaces_in_one_step(tmp_path: Path) -> None:

@@ -146,7 +146,7 @@ def test_files_by_hand(damage, says: str) -> None:
     data = json.loads(json.dumps(record.to_dict(VIT)))
     damage(data)
     with pytest.raises(UserError, match=says):
-        record.from_dict(data)
+        record.arch_from_dict(data)
 
 
 def test_broken_files(tmp_path) -> None:
@@ -185,7 +185,7 @@ def test_a_file_damaged_anywhere_is_refused_or_still_a_model(name: str) -> None:
                 spot = spot[key]
             spot[path[-1]] = value
             try:
-                arch = record.from_dict(data)
+                arch = record.arch_from_dict(data)
             except UserError as error:
                 assert str(error)  # noqa: PT017 (either outcome is right)
             else:

@@ -87,7 +87,7 @@ def test_originals_and_controls(place: Path, capsys: pytest.CaptureFixture[str])
     controls = json.loads(said(capsys, *given, "--json")[0])["controls"]
     assert (
         controls["depth_only"]["non_embedding"]
-        == params(record.from_dict(controls["depth_only"]["arch"])).non_embedding
+        == params(record.arch_from_dict(controls["depth_only"]["arch"])).non_embedding
     )
     assert millions(controls["depth_only"]["non_embedding"]) in said(capsys, *given)[0]
 

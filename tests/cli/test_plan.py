@@ -79,7 +79,7 @@ def test_machines_get_the_whole_plan(run: Run) -> None:
     data = json.loads(run("vit_b", "--params", "40112872", "--also", "7x16x64/1536", "--top", "4", "--json").stdout)
     lean = redesign(zoo.get("vit_b"), depth=7, heads=16, mlp_dim=1536)
     assert data["also"][0]["on_front"]
-    assert record.from_dict(data["also"][0]["arch"]) == lean
+    assert record.arch_from_dict(data["also"][0]["arch"]) == lean
     assert data["also"][0]["costs"]["params"] == 40_112_872
     assert len(data["designs"]) == 4
     assert data["budget"]["params"] == {"most": 40_112_872.0, "given": "40112872"}

@@ -16,10 +16,11 @@ from manyheads.cli.tokenize import tokenize
 from manyheads.data.text.corpora import corpus, tokenizer
 from manyheads.models.build import build
 from manyheads.models.store import save
-from manyheads.runs import Run, RunSpec
+from manyheads.runs import Run
 from manyheads.spec.errors import UserError
 from manyheads.tasks import LanguageModel, to_dict
 from manyheads.train.loop import train
+from tests.specs import run_spec
 
 app = typer.Typer()
 app.command()(tokenize)
@@ -47,7 +48,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run that is finished, if not well trained."""
     folder = tmp_path_factory.mktemp("runs") / "a"
     recipe = {"batch": 4, "basis": {"kind": "steps", "amount": 2}}
-    spec = RunSpec(ARCH, to_dict(LanguageModel(tokens=32, test_limit=4)), recipe, 0)
+    spec = run_spec(ARCH, to_dict(LanguageModel(tokens=32, test_limit=4)), recipe, 0)
     train(Run.create(folder, spec), device="cpu", progress="none")
     return folder
 

@@ -31,7 +31,7 @@ def test_the_last_line_is_the_score_and_the_folder(tmp_path: Path) -> None:
     assert done.stdout.startswith("top1 0.")
     assert done.stdout.endswith(": mine\n")
     made = Run.open(tmp_path / "mine")
-    assert (made.state, made.spec.seed, made.spec.task["limit"], made.spec.recipe["batch"]) == ("done", 3, 64, 8)
+    assert (made.state, made.spec.seed, made.spec.task.limit, made.spec.recipe.batch) == ("done", 3, 64, 8)
     assert {record["step"] for record in made.spectra.read()} == {0, 3, 6}
     again = run("--resume", "mine", "--quiet", cwd=tmp_path)
     assert again.stdout == done.stdout
@@ -48,7 +48,7 @@ def test_a_recipe_and_a_task_come_from_files(tmp_path: Path) -> None:
     )
     made = Run.open(tmp_path / "runs" / "demo_split-s0")
     assert made.result is not None
-    assert (made.result["steps"], made.spec.recipe["lr"], made.spec.task["limit"]) == (4, 0.002, 32)
+    assert (made.result["steps"], made.spec.recipe.lr, made.spec.task.limit) == (4, 0.002, 32)
 
 
 def test_a_model_of_another_size_is_built_for_the_images(tmp_path: Path) -> None:

@@ -10,14 +10,14 @@ from typing import Any
 
 import pytest
 
-from manyheads import tasks
 from manyheads.arch import zoo
 from manyheads.arch.controls import depths, head_dims, heads, inners, mlp_dims
 from manyheads.arch.count import params
 from manyheads.arch.redesign import policy_of
-from manyheads.experiments import long_range, scales, vision_pairs
+from manyheads.experiments import long_range, long_range_recipes, recipes, scales, vision_pairs
 from manyheads.experiments.claims import CLAIMS
 from manyheads.experiments.crammed_bert import TABLE1_GLUE, classifier
+from manyheads.experiments.recipes import TABLE6, TABLE6_LARGE, table6_task
 from manyheads.experiments.registry import EXPERIMENTS, FIRST
 from manyheads.models.build import build
 from manyheads.paper.audit import likely
@@ -25,10 +25,8 @@ from manyheads.paper.rows import BY_ID
 from manyheads.spec.arch import Arch, attentions, editable
 from manyheads.spec.experiment import Arm, Experiment, specs
 from manyheads.spec.recipe import Recipe
-from manyheads.tasks import Glue
-from manyheads.tasks.measurement import Measurement
-from manyheads.train import recipes_lra, recipes_text
-from manyheads.train.table6 import table6, table6_task
+from manyheads.tasks import Glue, fit
+from manyheads.tasks.measurements import Measurement
 
 SCALES = ("smoke", "small", "paper")
 NAMES = list(FIRST)
@@ -97,8 +95,7 @@ def test_the_catalogue_makes_an_experiment_when_it_is_asked_for() -> None:
     assert "table6" not in EXPERIMENTS
 
 
-# --------------------------------------------------------------------------------------------- recipes and tasks, in
-# JSON
+# --------------------------------------------------------------------------------------------- recipes and tasks
 PROBES = ("probe_every", "probe_samples", "probe_detail", "probe_jacobian")
 
 
@@ -110,35 +107,38 @@ def unprobed(recipe: Recipe) -> Recipe:
 @pytest.mark.parametrize(
     ("ours", "theirs"),
     [
-        (scales.TABLE6, table6),
-        (scales.TABLE6_LARGE, lambda: table6("large")),
-        ("table2 small", recipes_text.stories_proper),
-        ("table2 paper", recipes_text.stories_repository),
-        ("table1 paper", recipes_text.crammed),
-        ("table1_glue paper", recipes_text.glue),
+        ("table4 paper", lambda: TABLE6),
+        ("table2 small", recipes.stories_proper),
+        ("table2 paper", recipes.stories_repository),
+        ("table1 paper", recipes.crammed),
+        ("table1_glue paper", recipes.glue),
     ],
-    ids=["table6", "table6 large", "table2 small", "table2 paper", "table1 paper", "table1_glue paper"],
+    ids=["table4 paper", "table2 small", "table2 paper", "table1 paper", "table1_glue paper"],
 )
-def test_recipes_are_those_of_training(ours: Any, theirs: Callable[[], Recipe]) -> None:
-    if isinstance(ours, str):
-        name, scale = ours.split()
-        recipes = EXPERIMENTS[name].setting(scale).recipes
-        ours = recipes.get("seconds") or next(iter(recipes.values()))
-    assert unprobed(Recipe.from_dict(ours)) == unprobed(theirs())
+def test_experiments_train_by_the_named_recipes(ours: str, theirs: Callable[[], Recipe]) -> None:
+    name, scale = ours.split()
+    bases = EXPERIMENTS[name].setting(scale).recipes
+    recipe = bases.get("seconds") or next(iter(bases.values()))
+    assert unprobed(recipe) == unprobed(theirs())
+
+
+def test_large_models_have_half_the_batch() -> None:
+    batches = {spec.label["arm"]: spec.recipe.batch for spec in specs(EXPERIMENTS["table5"], "paper")}
+    assert set(batches.values()) == {TABLE6_LARGE.batch} == {512}
 
 
 def test_tasks_are_those_of_training() -> None:
-    assert tasks.from_dict(scales.IMAGENET) == table6_task()
-    assert tasks.from_dict(dict(EXPERIMENTS["table2"].setting("small").task)) == recipes_text.stories_proper_task()
-    assert tasks.from_dict(dict(EXPERIMENTS["table2"].setting("paper").task)) == recipes_text.stories_repository_task()
-    assert tasks.from_dict(dict(EXPERIMENTS["table1"].setting("paper").task)) == recipes_text.crammed_task()
+    assert EXPERIMENTS["table4"].setting("paper").task == table6_task()
+    assert EXPERIMENTS["table2"].setting("small").task == recipes.stories_proper_task()
+    assert EXPERIMENTS["table2"].setting("paper").task == recipes.stories_repository_task()
+    assert EXPERIMENTS["table1"].setting("paper").task == recipes.crammed_task()
 
 
-@pytest.mark.parametrize("task", list(recipes_lra.PUBLISHED))
+@pytest.mark.parametrize("task", list(long_range_recipes.PUBLISHED))
 def test_the_long_range_tasks_are_as_published(task: str) -> None:
-    entry, original = recipes_lra.PUBLISHED[task], arms("table3", "paper")[f"{task}_L2_h2"]
-    assert (original.arch, tasks.from_dict(dict(original.task))) == (entry.arch, entry.task)
-    assert unprobed(Recipe.from_dict(dict(original.recipe))) == unprobed(entry.recipe)
+    entry, original = long_range_recipes.PUBLISHED[task], arms("table3", "paper")[f"{task}_L2_h2"]
+    assert (original.arch, original.task) == (entry.arch, entry.task)
+    assert unprobed(original.recipe) == unprobed(entry.recipe)
     assert arms("table3", "paper")[f"{task}_L1_h4"].arch == entry.lean
     published = [100 * EXPERIMENTS["table3"].printed[f"{task}_{point}"] for point in ("L2_h2", "L1_h4")]
     assert published == pytest.approx([entry.accuracy["original"], entry.accuracy["lean"]])
@@ -146,10 +146,10 @@ def test_the_long_range_tasks_are_as_published(task: str) -> None:
 
 def test_other_images_can_take_the_place_of_the_usual_ones() -> None:
     moved = scales.on(EXPERIMENTS["table3"], {"cifar10_q5": "cifar10"})
-    there = {arm.name: arm.task.get("data") for arm in moved.setting("small").arms}
+    there = {arm.name: getattr(arm.task, "data", None) for arm in moved.setting("small").arms}
     assert there["image_L2_h2"] == "cifar10"
     assert there["text_L2_h2"] == "imdb"
-    assert scales.on(EXPERIMENTS["fig2"], {"cifar10_q5": "cifar10"}).setting("small").task["data"] == "cifar10"
+    assert scales.on(EXPERIMENTS["fig2"], {"cifar10_q5": "cifar10"}).setting("small").task.data == "cifar10"  # type: ignore[union-attr]
 
 
 # ------------------------------------------------------------------------------------------------------ Tables 4, 5,
@@ -240,7 +240,7 @@ def test_heads_and_mlp_are_compared_at_equal_parameters(scale: str) -> None:
     for depth in (12, 8):
         ours, theirs = (params(made[f"L{depth}_{name}"]).total for name in ("h18", "m5"))
         assert ours == pytest.approx(theirs, rel=0.001)
-    assert all(spec.recipe["probe_detail"] for spec in specs(EXPERIMENTS["fig4"], scale))
+    assert all(spec.recipe.probe_detail for spec in specs(EXPERIMENTS["fig4"], scale))
 
 
 def test_configurations_of_figure_5_are_smaller_than_the_original() -> None:
@@ -275,10 +275,10 @@ def test_gpt2_is_the_audited_one_and_its_arms_take_it_apart() -> None:
 def test_fine_tuning_puts_glues_own_classifier_on_the_pretrained_models() -> None:
     pretrained = archs("table1", "paper")
     for arm in TABLE1_GLUE.setting("paper").arms:
-        task = tasks.from_dict({**TABLE1_GLUE.setting("paper").task, **arm.task})
+        task = arm.own_task(TABLE1_GLUE.setting("paper"))
         assert isinstance(task, Glue)
         design = arm.name.removesuffix(f"_{task.task}")
-        assert arm.arch == task.fit(pretrained[design]) == classifier(pretrained[design], arm.arch.head.classes)  # type: ignore[union-attr]
+        assert arm.arch == fit(task, pretrained[design]) == classifier(pretrained[design], arm.arch.head.classes)  # type: ignore[union-attr]
     assert len(TABLE1_GLUE.setting("paper").arms) == 32
 
 
@@ -317,7 +317,7 @@ def test_controls_have_all_controls_on_three_bases(scale: str) -> None:
         "params_matched",
     ]
     assert list(setting.recipes) == ["steps", "flops", "seconds"]
-    kinds = [recipe["basis"]["kind"] for recipe in setting.recipes.values()]
+    kinds = [recipe.basis.kind for recipe in setting.recipes.values()]
     assert kinds[1:] == ["flops", "seconds"]
     lean = params(archs("controls", scale)["lean"]).total
     for name in ("mlp_matched", "params_matched"):
@@ -328,11 +328,11 @@ def test_a_flop_budget_is_what_the_original_needs_for_its_steps() -> None:
     from manyheads.train.budget import budget
 
     setting = EXPERIMENTS["controls"].setting("small")
-    recipe = Recipe.from_dict(dict(setting.recipes["flops"]))
+    recipe = setting.recipes["flops"]
     steps = {
         arm.name: budget(recipe, arm.arch, unit="images", per_sample=1, samples=50_000).steps for arm in setting.arms
     }
-    assert steps["original"] == pytest.approx(setting.recipes["steps"]["basis"]["amount"], rel=0.01)
+    assert steps["original"] == pytest.approx(setting.recipes["steps"].basis.amount, rel=0.01)
     assert steps["lean"] > 1.9 * steps["original"]  # type: ignore[operator]
 
 
@@ -375,7 +375,7 @@ def test_designs_of_equal_parameters_are_among_the_correlated() -> None:
 def test_what_is_not_trained_is_measured(name: str) -> None:
     for scale in SCALES:
         for spec in specs(EXPERIMENTS[name], scale):
-            assert isinstance(tasks.from_dict(spec.task), Measurement)
+            assert isinstance(spec.task, Measurement)
 
 
 def test_every_row_with_a_memory_figure_is_measured_both_ways() -> None:

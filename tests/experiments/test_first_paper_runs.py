@@ -4,7 +4,6 @@ another."""
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -21,11 +20,13 @@ from manyheads.runs import Run, RunSpec, find
 from manyheads.spec.datasets import GLUE_SETS
 from manyheads.spec.errors import UserError
 from manyheads.spec.experiment import Arm, Best, Experiment, Pretraining, Setting, folder, specs
+from manyheads.spec.measurements import Footprint, Measurement
+from manyheads.spec.recipe import Basis, Recipe
+from manyheads.spec.text import Glue
 from manyheads.sweep.plan import adopt, with_weights
-from manyheads.tasks import from_dict
-from manyheads.tasks.footprint import Footprint
-from manyheads.tasks.measurement import Measurement
+from manyheads.tasks import check, from_dict, measure, open_task
 from manyheads.train.loop import train
+from tests.specs import changed
 from tests.tasks.glue_files import write
 
 # experiment and arm for every kind of task
@@ -51,30 +52,30 @@ def trained(root: Path, spec: RunSpec, **how: Any) -> dict[str, Any]:
 def one(name: str, arm: str, **recipe: Any) -> RunSpec:
     """The first smoke run of an arm, with fields of its recipe changed."""
     spec = next(spec for spec in specs(EXPERIMENTS[name], "smoke") if spec.label["arm"] == arm)
-    return replace(spec, recipe={**spec.recipe, **recipe})
+    return replace(spec, recipe=changed(spec.recipe, **recipe))
 
 
 def test_every_kind_of_task_is_among_these() -> None:
     with_scale = {name for name in EXPERIMENTS if "smoke" in EXPERIMENTS[name].settings and not EXPERIMENTS[name].run}
     assert with_scale == set(SMOKE)
-    assert {str(spec.task["is"]) for name in SMOKE for spec in specs(EXPERIMENTS[name], "smoke")} == KINDS.keys()
+    assert {type(spec.task).__name__ for name in SMOKE for spec in specs(EXPERIMENTS[name], "smoke")} == KINDS.keys()
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_smoke_run_of_every_task_ends_with_a_score(kind: str, tmp_path: Path) -> None:
     spec = one(*KINDS[kind])
-    assert spec.task["is"] == kind
+    assert type(spec.task).__name__ == kind
     result = trained(tmp_path, spec)
     run = Run.open(folder(tmp_path, spec))
     headline, direction = result["better"]
     assert math.isfinite(result["score"][headline])
     assert direction in ("up", "down")
     assert run.state == "done"
-    if isinstance(from_dict(spec.task), Measurement):
+    if isinstance(spec.task, Measurement):
         assert result["steps"] == 0
         assert not run.model.exists()
     else:
-        assert result["steps"] == spec.recipe["basis"].get("amount", 30) or spec.recipe["basis"]["kind"] != "steps"
+        assert result["steps"] == spec.recipe.basis.amount or spec.recipe.basis.kind != "steps"
         assert {record["step"] for record in run.spectra.read()} >= {0, result["steps"]}
 
 
@@ -133,11 +134,11 @@ def test_tracked_memory_is_what_the_formula_counts(kind: str) -> None:
     arm = next(arm for arm in EXPERIMENTS["memory"].setting("small").arms if arm.name == f"vit_l_lean_{kind}")
     import torch
 
-    task = from_dict({"is": "Footprint", **arm.task})
+    task = Footprint(**arm.task)
     assert isinstance(task, Footprint)
-    score = task.measure(arm.arch, 0, torch.device("cpu")).score
+    score = measure(task, arm.arch, 0, torch.device("cpu")).score
     assert score["memory"] == pytest.approx(score["counted"], rel=0.06)
-    assert task.measure(arm.arch, 1, torch.device("cpu")).score == score
+    assert measure(task, arm.arch, 1, torch.device("cpu")).score == score
 
 
 def test_a_measurement_has_no_batches_and_refuses_what_it_cannot_measure() -> None:
@@ -145,12 +146,12 @@ def test_a_measurement_has_no_batches_and_refuses_what_it_cannot_measure() -> No
 
     vit = EXPERIMENTS["table4"].setting("smoke").arms[0].arch
     with pytest.raises(UserError, match="no batches"):
-        from_dict({"is": "Speed"}).open(torch.device("cpu"), 0, 1)
+        open_task(from_dict({"is": "Speed"}), torch.device("cpu"), 0, 1)
     for name in ("HeadsKappa", "WrittenDown"):
         with pytest.raises(UserError, match="take nearest_neighbor"):
-            from_dict({"is": name}).check(vit)
+            check(from_dict({"is": name}), vit)
     with pytest.raises(UserError, match="gives 3 tokens"):
-        from_dict({"is": "WrittenDown"}).check(nearest_neighbor(4, 1, 1, 4, 4, tokens=5))
+        check(from_dict({"is": "WrittenDown"}), nearest_neighbor(4, 1, 1, 4, 4, tokens=5))
     for fields in (
         {"is": "HeadsKappa", "entries": "cauchy"},
         {"is": "WrittenDown", "network": "deep"},
@@ -206,16 +207,16 @@ def test_figures_share_the_runs_they_have_in_common() -> None:
 def test_fine_tuning_starts_from_what_pretraining_came_to(tmp_path: Path) -> None:
     toy = TABLE1.setting("smoke")
     short = {
-        "tokens": {**toy.recipes["tokens"], "basis": {"kind": "steps", "amount": 2}, "probe_every": 0},
+        "tokens": replace(toy.recipes["tokens"], basis=Basis("steps", 2), probe_every=0),
         "seconds": toy.recipes["seconds"],
     }
     two = replace(toy, arms=toy.arms[:2], recipes=short)
     pretraining = replace(TABLE1, settings={"smoke": two}, comparisons=(), printed={})
-    task = {"is": "Glue", "tokenizer": "stories", "tokens": 32, "weights": "0" * 64}
+    task = Glue(tokenizer="stories", tokens=32, weights="0" * 64)
     tuned = tuple(
         Arm(f"{arm.name}_rte", classifier(arm.arch, 2), "", {"task": "rte"}, start=arm.name) for arm in toy.arms[:2]
     )
-    recipe: Mapping[str, Any] = {"batch": 8, "basis": {"kind": "steps", "amount": 2}}
+    recipe = Recipe(batch=8, basis=Basis("steps", 2))
     settings = {"smoke": Setting(tuned, (0,), task, {"epochs": recipe})}
     tuning = Experiment("table1_glue", "", "", settings, after=Pretraining("table1", "tokens"))
     runs = specs(tuning, "smoke")
@@ -227,10 +228,10 @@ def test_fine_tuning_starts_from_what_pretraining_came_to(tmp_path: Path) -> Non
     write(tmp_path / "data", GLUE_SETS["rte"], train=32, held=16)
     ready = with_weights(tmp_path, runs, tuning, pretraining)
     assert [spec.label["arm"] for spec in ready] == ["original_rte", "lean_rte"]
-    assert len({spec.task["weights"] for spec in ready} | {"0" * 64}) == 3
+    assert len({spec.task.weights for spec in ready} | {"0" * 64}) == 3
     assert with_weights(tmp_path, runs, tuning, pretraining) == ready  # called again, nothing happens
     assert trained(tmp_path, ready[0])["steps"] == 2
-    assert TABLE1_GLUE.setting("small").task["weights"] == "0" * 64  # unknown until then
+    assert TABLE1_GLUE.setting("small").task.weights == "0" * 64  # unknown until then
 
 
 # ---------------------------------------------------------------------------------------- trends, and the best of

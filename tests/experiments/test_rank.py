@@ -16,7 +16,6 @@ from manyheads.experiments.registry import EXPERIMENTS, RANK
 from manyheads.runs import Run, RunSpec
 from manyheads.spec.arch import Arch
 from manyheads.spec.experiment import Experiment, folder, specs
-from manyheads.tasks import from_dict
 from manyheads.train.loop import train
 
 
@@ -101,15 +100,15 @@ def test_the_control_for_positions_has_their_parameters(scale: str) -> None:
 
 def test_a_step_trains_on_as_many_answers_for_every_length() -> None:
     for scale in ("smoke", "small"):
-        assert len({spec.recipe["batch"] * spec.task["tokens"] for spec in specs(RANK_N, scale)}) == 1
+        assert len({spec.recipe.batch * spec.task.tokens for spec in specs(RANK_N, scale)}) == 1
 
 
 def test_replay_differs_from_fresh_in_its_data_alone() -> None:
     fresh, replay = specs(RANK_REPLAY, "laptop")[:2]
     assert fresh.arch == replay.arch
     assert fresh.recipe == replay.recipe
-    assert from_dict(replay.task).replay == 25  # type: ignore[attr-defined]
-    assert replay.recipe["basis"]["amount"] / 25 == 80  # epochs
+    assert replay.task.replay == 25  # type: ignore[attr-defined]
+    assert replay.recipe.basis.amount / 25 == 80  # epochs
 
 
 def test_heads_of_the_regression_share_the_parameters() -> None:
@@ -149,8 +148,8 @@ def test_depth_is_compared_in_nothing_but_rate_and_warm_up() -> None:
         for rank in ("full", "half"):
             three = [runs[f"L3_{rank}_{how}"] for how in (*(f"lr{rate:g}" for rate in RATES), "slow")]
             assert len({spec.arch for spec in three}) == 1
-            assert [spec.recipe["lr"] for spec in three] == [*RATES, RATES[0]]
-            assert [spec.recipe["schedule"]["warmup"] for spec in three] == [0.05, 0.05, 0.05, 0.25]
+            assert [spec.recipe.lr for spec in three] == [*RATES, RATES[0]]
+            assert [spec.recipe.schedule.warmup for spec in three] == [0.05, 0.05, 0.05, 0.25]
             assert runs[f"L1_{rank}_slow"].recipe == runs[f"L3_{rank}_slow"].recipe
             assert shape(runs[f"L1_{rank}_slow"].arch)[1:] == shape(three[0].arch)[1:]
 
@@ -161,7 +160,7 @@ def test_experiments_with_several_layers_warm_up_slowly_in_all_their_arms() -> N
     for experiment in (RANK_FIG1, RANK_N, RANK_POSITIONS, RANK_DIM, RANK_REPLAY, RANK_AXES):
         for scale in ("laptop", "small", "paper"):
             deep = max(depths(arm.arch)[0] for arm in experiment.setting(scale).arms) > 1
-            found = {spec.recipe["schedule"]["warmup"] for spec in specs(experiment, scale)}
+            found = {spec.recipe.schedule.warmup for spec in specs(experiment, scale)}
             assert found == {0.25 if deep and scale != "paper" else 0.05}, (experiment.name, scale)
             several |= {experiment.name} if deep else set()
     assert several == {"rank_fig1", "rank_n", "rank_positions", "rank_dim", "rank_replay"}

@@ -10,23 +10,24 @@ from pathlib import Path
 
 import pytest
 
-from manyheads import tasks
 from manyheads.arch.count import params
 from manyheads.experiments.claims import CLAIMS
 from manyheads.experiments.demo import DEMO, shortened
 from manyheads.experiments.registry import EXPERIMENTS, get
 from manyheads.spec.errors import UserError
 from manyheads.spec.experiment import Arm, Comparison, Experiment, folder, specs
-from manyheads.spec.recipe import Recipe
+from manyheads.spec.recipe import Basis, Recipe
+from manyheads.spec.run import RunSpec
+from manyheads.tasks import check
 
 EVERY = [(experiment, scale) for experiment in EXPERIMENTS.values() for scale in experiment.settings]
 
 
 @pytest.mark.parametrize(("experiment", "scale"), EVERY, ids=lambda item: getattr(item, "name", item))
-def test_training_reads_every_task_and_recipe(experiment: Experiment, scale: str) -> None:
+def test_every_task_fits_its_model_and_survives_its_file(experiment: Experiment, scale: str) -> None:
     for spec in specs(experiment, scale):
-        tasks.from_dict(spec.task).check(spec.arch)
-        Recipe.from_dict(spec.recipe)
+        check(spec.task, spec.arch)
+    assert RunSpec.from_dict(json.loads(json.dumps(spec.to_dict()))) == spec
 
 
 @pytest.mark.parametrize(("experiment", "scale"), EVERY, ids=lambda item: getattr(item, "name", item))
@@ -70,12 +71,12 @@ def test_an_arm_may_have_a_recipe_and_a_task_of_its_own() -> None:
     own = Arm("slow", setting.arms[0].arch, task={"limit": 100}, recipe={"lr": 1e-4})
     experiment = Experiment("own", "", "", {"smoke": replace(setting, arms=(own,))})
     spec = specs(experiment, "smoke")[0]
-    assert (spec.recipe["lr"], spec.recipe["batch"], spec.task["limit"]) == (1e-4, 64, 100)
+    assert (spec.recipe.lr, spec.recipe.batch, spec.task.limit) == (1e-4, 64, 100)
 
 
 def test_several_bases_are_several_runs_of_each_arm() -> None:
     setting = DEMO.setting("smoke")
-    both = {"steps": setting.recipes["steps"], "flops": {"basis": {"kind": "flops", "amount": 1e12}}}
+    both = {"steps": setting.recipes["steps"], "flops": Recipe(basis=Basis("flops", 1e12))}
     experiment = Experiment("both", "", "", {"small": replace(setting, recipes=both)})
     names = {folder(Path(), spec).name for spec in specs(experiment, "small")}
     assert {"lean-steps-s0", "lean-flops-s0"} <= names
@@ -84,8 +85,7 @@ def test_several_bases_are_several_runs_of_each_arm() -> None:
 
 def test_fewer_steps_change_the_budget_and_nothing_else() -> None:
     short, whole = specs(shortened(DEMO, 7), "smoke")[0], specs(DEMO, "smoke")[0]
-    assert short.recipe["basis"] == {"kind": "steps", "amount": 7}
-    assert short.recipe | {"basis": 0} == whole.recipe | {"basis": 0}
+    assert short.recipe == replace(whole.recipe, basis=Basis("steps", 7))
 
 
 @pytest.mark.parametrize(

@@ -15,9 +15,10 @@ from manyheads.arch.families import gpt2
 from manyheads.data.text.vocabulary import Vocabulary, load
 from manyheads.models.generate import Sampling, generate
 from manyheads.models.store import load as load_model
-from manyheads.runs import Run, RunSpec
+from manyheads.runs import Run
 from manyheads.tasks import LanguageModel, to_dict
 from manyheads.train.loop import train
+from tests.specs import run_spec
 
 pytestmark = pytest.mark.slow  # a minute: the harness imports for 20 seconds, and the model is trained
 lm_eval = pytest.importorskip("lm_eval", reason="lm-evaluation-harness is no dependency; pip install lm-eval")
@@ -62,7 +63,7 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Any:
     """A GPT that has read some of the embedded stories."""
     folder = tmp_path_factory.mktemp("runs") / "gpt"
     recipe = {"batch": 16, "basis": {"kind": "steps", "amount": 250}, "lr": 3e-3, "evaluate_every": 0}
-    spec = RunSpec(ARCH, to_dict(LanguageModel(tokens=64, test_limit=32)), recipe, 0)
+    spec = run_spec(ARCH, to_dict(LanguageModel(tokens=64, test_limit=32)), recipe, 0)
     train(Run.create(folder, spec), device="cpu", progress="none")
     return load_model(folder / "model").eval()
 

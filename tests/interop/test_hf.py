@@ -62,7 +62,7 @@ def test_a_folder_round_trips_through_the_auto_classes(name: str, tmp_path: Path
     width = arch.stages[-1].width
     assert base(**{key: value for key, value in batch.items() if key != "labels"}).last_hidden_state.shape[-1] == width
     saved = json.loads((tmp_path / "b" / "config.json").read_text())
-    assert (saved["model_type"], record.from_dict(saved["arch"])) == ("manyheads", arch)
+    assert (saved["model_type"], record.arch_from_dict(saved["arch"])) == ("manyheads", arch)
 
 
 def test_the_language_models_loss_is_the_next_tokens() -> None:

@@ -10,17 +10,17 @@ from torch.nn import functional
 from manyheads.conditioning.theory import majority_vote, one_head, plateau, splitting_floor
 from manyheads.data.point_clouds import farthest
 from manyheads.models.constructions import FullValueAttention, MajorityVote, biased_layer, exact_encoder, exact_layer
-from manyheads.tasks import NearestNeighbor
-from manyheads.tasks.nearest import SPAN
+from manyheads.tasks import NearestNeighbor, open_task
+from manyheads.tasks.points import SPAN, Neighbors
 
 CPU = torch.device("cpu")
 
 
 def error(task: NearestNeighbor, model: nn.Module, rows: int = 2000) -> float:
     """Mean squared distance to the answers."""
-    sample = task.draw(Generator().manual_seed(0), rows)
+    sample = Neighbors(task).draw(Generator().manual_seed(0), rows)
     with torch.no_grad():
-        return task.error(model(sample[0]), *sample).mean().item()
+        return Neighbors(task).error(model(sample[0]), *sample).mean().item()
 
 
 # ------------------------------------------------------------------------------------------------------------ full rank
@@ -34,11 +34,13 @@ def test_one_full_rank_head_finds_the_nearest_point_for_any_length(points: str, 
 @pytest.mark.parametrize("tokens", [2, 8, 64, 512])
 def test_one_full_rank_head_of_the_trained_model_finds_the_farthest_for_any_length(tokens: int) -> None:
     task = NearestNeighbor(16, tokens)
-    points = task.draw(Generator().manual_seed(0), 20)[0].double()
+    points = Neighbors(task).draw(Generator().manual_seed(0), 20)[0].double()
     answers = points.take_along_dim(farthest(points)[..., None], dim=1)
     with torch.no_grad():  # in float64: of two points equally far to six digits softmax would take both
-        assert task.error(exact_encoder(16, tokens, large=1e10).double()(points), points, answers).max() < 1e-12
-        assert task.error(exact_encoder(16, tokens)(points.float()), points, answers).mean() < 0.002
+        assert (
+            Neighbors(task).error(exact_encoder(16, tokens, large=1e10).double()(points), points, answers).max() < 1e-12
+        )
+        assert Neighbors(task).error(exact_encoder(16, tokens)(points.float()), points, answers).mean() < 0.002
 
 
 def test_a_head_of_less_rank_does_not() -> None:
@@ -75,7 +77,7 @@ def test_the_vote_passes_what_one_layer_can_reach() -> None:
 # layers
 def trained(heads: int, rank: int, dim: int = 8, steps: int = 800) -> float:
     """Held-out error of one layer of the theory's kind after a few hundred steps of Adam."""
-    work = NearestNeighbor(dim, 2, "separate", "orthogonal").open(CPU, 0, 256)
+    work = open_task(NearestNeighbor(dim, 2, "separate", "orthogonal"), CPU, 0, 256)
     with torch.random.fork_rng():
         torch.manual_seed(0)
         layer = FullValueAttention(dim, heads, rank, separate=True)

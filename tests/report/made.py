@@ -9,6 +9,7 @@ from pathlib import Path
 
 from manyheads.runs import Run, RunSpec
 from manyheads.spec.experiment import Experiment, folder, specs
+from tests.specs import run_spec
 
 MACHINE = {"device": "a made-up <machine>", "threads": 1, "torch": "2.11"}
 EVALUATIONS = 10
@@ -104,5 +105,5 @@ def many(root: Path, spec: RunSpec, arms: int, seeds: int) -> None:
     for arm in range(arms):
         for seed in range(seeds):
             label = {"experiment": "many", "scale": "small", "arm": f"arm{arm}"}
-            one = RunSpec(spec.arch, spec.task, spec.recipe, seed, label)
+            one = run_spec(spec.arch, spec.task, spec.recipe, seed, label)
             put(root / f"arm{arm}-s{seed}", one, 0.5 + 0.01 * arm + 0.001 * (seed % 7), points=50)

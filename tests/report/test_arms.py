@@ -25,7 +25,7 @@ from .test_page import FOUR
 def section(root: Path, result: dict[str, Any], task: dict[str, Any]) -> Section:
     """One run of the demonstration with these fields in its result and in its task."""
     spec = specs(FOUR, "small")[0]
-    spec = replace(spec, task=dict(spec.task) | task)
+    spec = replace(spec, task=replace(spec.task, **task))
     path = folder(root, spec)
     put(path, spec, 0.8)
     written = json.loads((path / "result.json").read_text())

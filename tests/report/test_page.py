@@ -20,9 +20,10 @@ from manyheads.report.figures import figures
 from manyheads.report.page import write
 from manyheads.report.read_runs import read_runs
 from manyheads.report.section_summary import conclusion, table
-from manyheads.runs import Run, RunSpec
+from manyheads.runs import Run
 from manyheads.spec.errors import UserError
 from manyheads.spec.experiment import Experiment, specs
+from tests.specs import changed, run_spec
 
 from .made import comparison, finish, many, put, quick
 
@@ -223,8 +224,8 @@ def test_runs_that_are_not_finished_are_shown_as_what_they_are(tmp_path: Path) -
 def test_runs_of_no_experiment_are_grouped_by_what_they_are(tmp_path: Path) -> None:
     spec = specs(FOUR, "small")[0]
     for seed in (0, 1):
-        finish(tmp_path / f"mine-s{seed}", RunSpec(spec.arch, spec.task, spec.recipe, seed), 0.7 + 0.1 * seed)
-    finish(tmp_path / "deep" / "mine-s5", RunSpec(spec.arch, spec.task, spec.recipe | {"lr": 1.0}, 5), 0.9)
+        finish(tmp_path / f"mine-s{seed}", run_spec(spec.arch, spec.task, spec.recipe, seed), 0.7 + 0.1 * seed)
+    finish(tmp_path / "deep" / "mine-s5", run_spec(spec.arch, spec.task, changed(spec.recipe, lr=1.0), 5), 0.9)
     section = read_runs(tmp_path, {}).sections[0]
     assert {arm.name: len(arm.runs) for arm in section.arms} == {"mine": 1, "mine (mine-s0)": 2}
     assert all(

@@ -13,6 +13,7 @@ import pytest
 from manyheads.arch import zoo
 from manyheads.arch.redesign import redesign
 from manyheads.runs import RunSpec
+from tests.specs import run_spec
 
 ROOT = Path(__file__).resolve().parents[2]
 HEAD = f"""
@@ -30,7 +31,7 @@ def spec(seed: int = 0, **recipe: Any) -> RunSpec:
     """A lean ViT that nobody trains."""
     arch = redesign(zoo.get("vit_s"), depth=4, heads=8)
     task = {"is": "Images", "data": "fashion_mnist"}
-    return RunSpec(arch, task, {"lr": 1e-3, "batch": 64} | recipe, seed, {"experiment": "fig2", "arm": "lean"})
+    return run_spec(arch, task, {"lr": 1e-3, "batch": 64} | recipe, seed, {"experiment": "fig2", "arm": "lean"})
 
 
 def start(code: str, folder: Path, *before: str) -> subprocess.Popen[str]:

@@ -105,7 +105,7 @@ def test_creating_again_opens_and_another_run_is_refused_by_field(run: Run) -> N
 def test_a_mistake_that_trained_nothing_does_not_block_its_correction(run: Run) -> None:
     run.write_status(state="failed", message="batch does not split")
     corrected = Run.create(run.path, spec(lr=2e-3))
-    assert (corrected.spec.recipe["lr"], corrected.state) == (2e-3, "new")
+    assert (corrected.spec.recipe.lr, corrected.state) == (2e-3, "new")
     corrected.metrics.append({"step": 1})
     corrected.write_status(state="failed", message="diverged")
     with pytest.raises(UserError, match="holds another run"):
@@ -256,9 +256,9 @@ def test_of_many_processes_that_create_one_folder_one_run_comes_out(tmp_path: Pa
     code = """
 print("ready", flush=True)
 sys.stdin.read(1)
-lr = 0.1 * (os.getpid() % 2)
+lr = 0.1 * (1 + os.getpid() % 2)
 try:
-    print(Run.create(folder, spec(lr=lr)).spec.recipe["lr"] == lr)
+    print(Run.create(folder, spec(lr=lr)).spec.recipe.lr == lr)
 except UserError as error:
     assert "holds another run" in str(error), error
     print("other")
@@ -274,5 +274,5 @@ except UserError as error:
         told = [done(racer).strip() for racer in racers]
         assert set(told) <= {"True", "other"}
         assert "True" in told
-        won = Run.open(folder).spec.recipe["lr"]
-        assert [word == "True" for word in told] == [0.1 * (racer.pid % 2) == won for racer in racers]
+        won = Run.open(folder).spec.recipe.lr
+        assert [word == "True" for word in told] == [0.1 * (1 + racer.pid % 2) == won for racer in racers]

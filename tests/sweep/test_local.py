@@ -12,10 +12,11 @@ from pathlib import Path
 
 import pytest
 
-from manyheads.runs import Run, RunSpec
+from manyheads.runs import Run
 from manyheads.spec.errors import UserError
 from manyheads.sweep.jobs import Job, Outcome, QuietView, line, progress
 from manyheads.sweep.local import run
+from tests.specs import changed, run_spec
 
 from . import killing
 from .killing import begun, environment, measurements, trainer, wait_for
@@ -52,9 +53,9 @@ def test_finished_runs_are_skipped_and_left_as_they_are(tmp_path: Path) -> None:
 def test_a_failed_run_stops_no_other_and_is_told(tmp_path: Path) -> None:
     wanted = jobs(tmp_path, tiny())
     spec = wanted[0].spec
-    wild = RunSpec(spec.arch, spec.task, spec.recipe | {"lr": 1e6, "clip": 0.0, "explode": 2.0}, 0)
+    wild = run_spec(spec.arch, spec.task, changed(spec.recipe, lr=1e6, clip=0.0, explode=2.0), 0)
     nowhere = {"is": "Images", "data": "fashion_mnist_full"}
-    lost = RunSpec(spec.arch, nowhere, spec.recipe, 0)
+    lost = run_spec(spec.arch, nowhere, spec.recipe, 0)
     outcomes = run(
         [Job(tmp_path / "wild", wild), Job(tmp_path / "lost", lost), wanted[1]],
         workers=1,

@@ -16,10 +16,11 @@ from typing import Any
 
 import pytest
 
-from manyheads.runs import Run, RunSpec
+from manyheads.runs import Run
 from manyheads.spec.errors import UserError
 from manyheads.sweep.jobs import Job, QuietView
 from manyheads.sweep.ray import cluster, run
+from tests.specs import run_spec
 
 from .killing import STEPS, begun, environment, latest, measurements, name, offspring, parent, trainer, wait_for, wanted
 
@@ -110,7 +111,7 @@ def test_a_killed_driver_is_started_again_and_no_number_changes(
 @pytest.mark.slow  # 13 s of CPU for what the other executors show, too
 def test_a_failed_run_stops_no_other_and_is_told(tmp_path: Path, ray: Any) -> None:
     good = wanted(tmp_path)[0]
-    elsewhere = RunSpec(good.spec.arch, {"is": "Images", "data": "fashion_mnist_full"}, good.spec.recipe, 0)
+    elsewhere = run_spec(good.spec.arch, {"is": "Images", "data": "fashion_mnist_full"}, good.spec.recipe, 0)
     lost = Job(tmp_path / "lost", elsewhere)
     outcomes = run([lost, good], workers=1, device="cpu", root=tmp_path, look=QuietView())
     assert [outcome.fate for outcome in outcomes] == ["failed", "done"]

@@ -7,6 +7,8 @@ from pathlib import Path
 
 from manyheads.experiments.demo import DEMO
 from manyheads.spec.experiment import Experiment, folder, specs
+from manyheads.spec.recipe import Recipe
+from manyheads.spec.serialise import task_from_dict
 from manyheads.sweep.jobs import Job
 
 RECIPE = {
@@ -24,13 +26,13 @@ TASK = {"is": "Images", "data": "fashion_mnist", "limit": 64, "test_limit": 64}
 
 def tiny(steps: int = 12, arms: int = 2, seeds: tuple[int, ...] = (0,), **recipe: object) -> Experiment:
     """Two arms, one seed, twelve steps, unless more is asked for."""
-    changed = RECIPE | {"basis": {"kind": "steps", "amount": steps}} | recipe
+    fields = RECIPE | {"basis": {"kind": "steps", "amount": steps}} | recipe
     setting = replace(
         DEMO.setting("smoke"),
         arms=DEMO.setting("smoke").arms[:arms],
         seeds=seeds,
-        task=TASK,
-        recipes={"steps": changed},
+        task=task_from_dict(TASK),
+        recipes={"steps": Recipe.from_dict(fields)},
     )
     return replace(DEMO, settings={"smoke": setting}, comparisons=())
 

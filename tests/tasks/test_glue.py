@@ -17,13 +17,14 @@ from manyheads.data.text.glue import Examples, encode, read_examples, shortened
 from manyheads.data.text.vocabulary import load
 from manyheads.models.build import build
 from manyheads.models.store import save
-from manyheads.runs import Run, RunSpec
+from manyheads.runs import Run
 from manyheads.spec.datasets import GLUE_SETS, glue_set
 from manyheads.spec.errors import UserError
-from manyheads.tasks import Glue, MaskedLanguage, to_dict
+from manyheads.tasks import Glue, MaskedLanguage, check, fit, open_task, to_dict
 from manyheads.tasks import glue_scores as scored
-from manyheads.tasks.glue_work import GlueWork
+from manyheads.tasks.glue import GlueWork
 from manyheads.train.finetune import begin, finetune, weights_digest
+from tests.specs import run_spec
 from tests.train.tiny import traces
 
 from .glue_files import write, write_all
@@ -36,7 +37,7 @@ ENCODER = crammed_bert(32, 1, 2, 16, 48, vocab=2048, tokens=40)
 def work(root: Path, task: str, batch: int = 16, seed: int = 0, **fields: object) -> GlueWork:
     """A task on small files, with the embedded tokenizer."""
     given = {"tokenizer": "stories", "tokens": 40} | fields
-    return Glue(task, **given).open(CPU, seed, batch, root=root)  # type: ignore[arg-type]
+    return open_task(Glue(task, **given), CPU, seed, batch, root=root)  # type: ignore[arg-type]
 
 
 # ------------------------------------------------------------------------------------------------------------- metrics
@@ -212,8 +213,8 @@ def test_rows_are_kept_and_used_without_the_package(tmp_path: Path, monkeypatch:
 def test_every_task_is_learned_and_scored_by_its_metric(task: str, tmp_path: Path) -> None:
     write(tmp_path, glue_set(task), train=160, held=40)
     opened = work(tmp_path, task, batch=32)
-    arch = Glue(task, tokenizer="stories", tokens=40).fit(ENCODER)
-    Glue(task, tokenizer="stories", tokens=40).check(arch)
+    arch = fit(Glue(task, tokenizer="stories", tokens=40), ENCODER)
+    check(Glue(task, tokenizer="stories", tokens=40), arch)
     model = build(arch, seed=0)
     optimizer = torch.optim.AdamW(model.parameters(), 5e-3, betas=(0.9, 0.98))
     for step in range(150):
@@ -234,7 +235,7 @@ def test_every_task_is_learned_and_scored_by_its_metric(task: str, tmp_path: Pat
 def test_evaluation_adds_up_over_parts_and_a_broken_model_scores_nothing(tmp_path: Path) -> None:
     write(tmp_path, glue_set("mnli"), held=37)
     opened = work(tmp_path, "mnli")
-    model = build(Glue("mnli", tokenizer="stories", tokens=40).fit(ENCODER), seed=0).double().eval()
+    model = build(fit(Glue("mnli", tokenizer="stories", tokens=40), ENCODER), seed=0).double().eval()
     whole = opened.tally(model)
     for parts in (2, 3):
         tallies = [opened.tally(model, (part, parts)) for part in range(parts)]
@@ -263,7 +264,7 @@ def test_fine_tuning_starts_from_the_pretrained_weights_and_resumes(tmp_path: Pa
         "probe_every": 4,
         "probe_samples": 2,
     }
-    spec = RunSpec(task.fit(ENCODER), to_dict(task), recipe, 1)
+    spec = run_spec(fit(task, ENCODER), to_dict(task), recipe, 1)
     for name in "ab":
         run = Run.create(tmp_path / name, spec)
         begin(run, tmp_path / "pretrained")
@@ -272,9 +273,11 @@ def test_fine_tuning_starts_from_the_pretrained_weights_and_resumes(tmp_path: Pa
         assert result["steps"] == 8
     assert traces(tmp_path / "a") == traces(tmp_path / "b")
     still = replace(task, test_limit=19)
-    run = Run.create(tmp_path / "c", RunSpec(task.fit(ENCODER), to_dict(still), recipe | {"lr": 1e-12, "ema": 0.0}, 1))
+    run = Run.create(
+        tmp_path / "c", run_spec(fit(task, ENCODER), to_dict(still), recipe | {"lr": 1e-12, "ema": 0.0}, 1)
+    )
     finetune(run, tmp_path / "pretrained", device="cpu", progress="none", root=tmp_path)
-    trained, source = build(task.fit(ENCODER), seed=1).state_dict(), build(ENCODER, seed=3).state_dict()
+    trained, source = build(fit(task, ENCODER), seed=1).state_dict(), build(ENCODER, seed=3).state_dict()
     from safetensors.torch import load_file
 
     for tensor_name, tensor in load_file(tmp_path / "c/model/model.safetensors").items():
@@ -288,13 +291,13 @@ def test_fine_tuning_from_other_weights_is_another_run(tmp_path: Path) -> None:
     save(build(ENCODER, seed=4), tmp_path / "second")
     save(build(crammed_bert(32, 2, 2, 8, 48, vocab=2048, tokens=40), seed=4), tmp_path / "other")
     task = Glue("rte", tokenizer="stories", tokens=40, weights=weights_digest(tmp_path / "first"))
-    run = Run.create(tmp_path / "run", RunSpec(task.fit(ENCODER), to_dict(task), {"batch": 16}, 1))
+    run = Run.create(tmp_path / "run", run_spec(fit(task, ENCODER), to_dict(task), {"batch": 16}, 1))
     with pytest.raises(UserError, match=r"has sha256 .*, and the run's task says weights="):
         begin(run, tmp_path / "second")
     with pytest.raises(UserError, match="does not exist; give the folder of a saved model"):
         begin(run, tmp_path / "none")
     deep = replace(task, weights=weights_digest(tmp_path / "other"))
-    narrow = Run.create(tmp_path / "run2", RunSpec(task.fit(ENCODER), to_dict(deep), {"batch": 16}, 1))
+    narrow = Run.create(tmp_path / "run2", run_spec(fit(task, ENCODER), to_dict(deep), {"batch": 16}, 1))
     with pytest.raises(
         UserError, match=r"holds a crammed_bert model without blocks.0.attention.op.qkv.weight of shape"
     ):
@@ -302,12 +305,12 @@ def test_fine_tuning_from_other_weights_is_another_run(tmp_path: Path) -> None:
 
 
 def test_check_and_fit_put_model_and_task_together() -> None:
-    crammed = Glue("mnli", vocab=32_768).fit(zoo.get("crammed_bert"))
+    crammed = fit(Glue("mnli", vocab=32_768), zoo.get("crammed_bert"))
     assert (crammed.head.classes, crammed.head.hidden, crammed.head.act) == (3, 1024, "tanh")  # type: ignore[union-attr]
-    Glue("mnli").check(crammed)
-    base = Glue("stsb", segments=True).fit(zoo.get("bert_base"))
+    check(Glue("mnli"), crammed)
+    base = fit(Glue("stsb", segments=True), zoo.get("bert_base"))
     assert (base.head.classes, base.head.hidden) == (1, 768)  # type: ignore[union-attr]
-    Glue("stsb", segments=True).check(base)
+    check(Glue("stsb", segments=True), base)
     for task, arch, told in [
         (Glue("rte"), zoo.get("crammed_bert"), "has a Classify head; this one is crammed_bert with Token and Masked"),
         (Glue("rte"), crammed, "rte has 2 outputs and the model gives 3"),
@@ -316,14 +319,14 @@ def test_check_and_fit_put_model_and_task_together() -> None:
         (Glue("mnli", tokens=64), crammed, "Glue.tokens is 64 and the model is built for 128"),
     ]:
         with pytest.raises(UserError, match=told):
-            task.check(arch)
+            check(task, arch)
     with pytest.raises(UserError, match="fine-tunes an encoder"):
-        Glue("rte").fit(zoo.get("gpt2"))
+        fit(Glue("rte"), zoo.get("gpt2"))
     for fields, told in [
         ({"tokenizer": "x.json"}, "write vocab="),
         ({"weights": "abc"}, "sha256"),
         ({"tokens": 3}, "of"),
-        ({"segments": 1}, "True or False"),
+        ({"segments": 1}, "true or false"),
         ({"limit": 0}, "limit is 0"),
     ]:
         with pytest.raises(UserError, match=told):
@@ -339,8 +342,9 @@ def test_another_tokenizer_than_stated_is_told(tmp_path: Path) -> None:
     assert MaskedLanguage().ids == Glue("rte", tokenizer="stories").ids
     assert work(tmp_path, "rte", tokenizer="bytes", tokens=64).train.ids.max() < 261
     model = build(
-        Glue("rte", tokenizer="stories", tokens=40, segments=True).fit(
-            bert(16, 1, 2, 8, 32, vocab=2048, tokens=40, positions=40)
+        fit(
+            Glue("rte", tokenizer="stories", tokens=40, segments=True),
+            bert(16, 1, 2, 8, 32, vocab=2048, tokens=40, positions=40),
         ),
         seed=0,
     )

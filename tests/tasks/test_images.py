@@ -18,8 +18,8 @@ from manyheads.arch import families, zoo
 from manyheads.data.image_readers import read
 from manyheads.models.build import build
 from manyheads.spec.errors import UserError
-from manyheads.tasks import Augment, Images, Rand
-from manyheads.tasks.image_work import ImageWork
+from manyheads.tasks import Augment, Images, Rand, check, fit, open_task
+from manyheads.tasks.images import ImageWork
 from tests.data.written import write_folder
 
 CPU = torch.device("cpu")
@@ -35,7 +35,7 @@ AUGMENTS = {
 def small(seed: int = 0, batch: int = 24, **fields: object) -> ImageWork:
     """Work on a hundred of the embedded images."""
     given: dict[str, object] = {"limit": 100, "test_limit": 50, **fields}
-    return Images(**given).open(CPU, seed, batch)  # type: ignore[arg-type]
+    return open_task(Images(**given), CPU, seed, batch)  # type: ignore[arg-type]
 
 
 class Fixed(nn.Module):
@@ -110,7 +110,7 @@ def test_a_limit_keeps_as_many_of_each_class() -> None:
 
 def test_another_size_and_repeated_grey_fit_a_colour_model() -> None:
     task = Images(size=32, channels=3, limit=50, test_limit=20, augment=Augment(crop=2), normalise="half")
-    work = task.open(CPU, 0, 8)
+    work = open_task(task, CPU, 0, 8)
     images, _ = work.batch(0, range(8))
     assert images.shape == (8, 3, 32, 32)
     assert torch.equal(images[:, 0], images[:, 2])
@@ -154,9 +154,9 @@ def test_without_torchvision_and_pillow_all_but_randaugment_works() -> None:
 import sys
 sys.modules.update(dict.fromkeys(("torchvision", "PIL")))
 import torch
-from manyheads.tasks import Augment, Images
+from manyheads.tasks import Augment, Images, open_task
 for crop in (Augment(crop=2, flip=True, mixup=0.8, cutmix=1.0, erase=0.2), Augment(resized=(0.3, 1.0))):
-    work = Images(augment=crop, limit=50, test_limit=20, size=32).open(torch.device("cpu"), 0, 8)
+    work = open_task(Images(augment=crop, limit=50, test_limit=20, size=32), torch.device("cpu"), 0, 8)
     assert work.batch(0, range(8))[0].shape == (8, 1, 32, 32)
     assert work.probe_batch(4).shape == (4, 1, 32, 32)
 """
@@ -231,8 +231,8 @@ def test_the_probe_sees_the_same_held_out_images_every_time() -> None:
 def test_a_small_model_learns_the_embedded_images() -> None:
     arch = families.vit(32, 2, 2, 16, 64, image=28, patch=7, channels=1, classes=10)
     task = Images(augment=Augment(crop=2, flip=True), label_smoothing=0.1, test_limit=500)
-    task.check(arch)
-    work, model = task.open(CPU, 0, 64), build(arch, seed=0)
+    check(task, arch)
+    work, model = open_task(task, CPU, 0, 64), build(arch, seed=0)
     optimizer = torch.optim.AdamW(model.parameters(), 2e-3)
     for step in range(250):
         loss = work.loss(model, *work.batch(step, range(64)))
@@ -249,7 +249,7 @@ def test_a_folder_streams_through_the_same_work(tmp_path: Path, monkeypatch: pyt
     monkeypatch.setenv("MANYHEADS_WORKERS", "1")
     write_folder(tmp_path / "colours")
     task = Images("folder:colours", size=16, classes=3, augment=ALL, centre=0.9)
-    work, again = task.open(CPU, 0, 8, root=tmp_path), task.open(CPU, 0, 8, root=tmp_path)
+    work, again = open_task(task, CPU, 0, 8, root=tmp_path), open_task(task, CPU, 0, 8, root=tmp_path)
     for step in range(7):
         whole, parts = work.batch(step, range(8)), [again.batch(step, rows) for rows in (range(4), range(4, 8))]
         assert whole[0].shape == (8, 3, 16, 16)
@@ -261,31 +261,31 @@ def test_a_folder_streams_through_the_same_work(tmp_path: Path, monkeypatch: pyt
     assert work.waited > 0
     assert work.samples == 42
     with pytest.raises(UserError, match="has 3 classes, and the task says 4; write classes=3"):
-        Images("folder:colours", size=16, classes=4).open(CPU, 0, 8, root=tmp_path)
+        open_task(Images("folder:colours", size=16, classes=4), CPU, 0, 8, root=tmp_path)
 
 
 def test_check_and_fit_put_model_and_images_together() -> None:
     task = Images("cifar10")
     with pytest.raises(UserError, match=r"3 x 32 x 32 .* takes 3 x 224 x 224; write Images\('cifar10', size=224"):
-        task.check(zoo.get("vit_ti"))
+        check(task, zoo.get("vit_ti"))
     for name in ("vit_ti", "deit_ti", "xcit_m24", "davit_b"):
-        fitted = task.fit(zoo.get(name))
-        task.check(fitted)
+        fitted = fit(task, zoo.get(name))
+        check(task, fitted)
         assert fitted.head.classes == 10  # type: ignore[union-attr]
     grey = Images(channels=3, size=32)
-    grey.check(grey.fit(zoo.get("vit_ti")))
+    check(grey, fit(grey, zoo.get("vit_ti")))
     with pytest.raises(UserError, match="10 classes and the model gives 7; build it with classes=10"):
-        Images().check(families.vit(16, 1, 2, 8, 32, image=28, patch=7, channels=1, classes=7))
-    for check in (task.check, task.fit):
+        check(Images(), families.vit(16, 1, 2, 8, 32, image=28, patch=7, channels=1, classes=7))
+    for refuse in (check, fit):
         with pytest.raises(UserError, match="a gpt2 model reads Token input"):
-            check(zoo.get("gpt2"))
+            refuse(task, zoo.get("gpt2"))
 
 
 @pytest.mark.parametrize(
     ("fields", "told"),
     [
         ({"data": "mnist"}, "no image dataset"),
-        ({"data": 7}, "name of a dataset"),
+        ({"data": 7}, "Images.data is 7; write text"),
         ({"data": "folder:x"}, "states no size"),
         ({"data": "folder:x", "size": 224}, "states no classes"),
         ({"size": 0}, "Images.size is 0"),
@@ -295,7 +295,7 @@ def test_check_and_fit_put_model_and_images_together() -> None:
         ({"data": "cifar10", "channels": 1}, "has 3: leave it out"),
         ({"label_smoothing": 2}, "from 0 to 1"),
         ({"centre": 0.9}, "whole images"),
-        ({"normalise": "imagenet"}, "'data' or 'half'"),
+        ({"normalise": "imagenet"}, "one of 'data', 'half'"),
         ({"augment": None}, "Augment"),
         ({"limit": -5}, "Images.limit is -5"),
     ],
@@ -318,4 +318,4 @@ def test_missing_data_says_where_to_get_it_and_where_to_put_it(tmp_path: Path) -
     with pytest.raises(
         UserError, match=r"CIFAR-10 is not at .*cifar-10-batches-bin; get it from https://.*MANYHEADS_DATA"
     ):
-        Images("cifar10").open(CPU, 0, 8, root=tmp_path)
+        open_task(Images("cifar10"), CPU, 0, 8, root=tmp_path)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from manyheads.tasks import Augment, Images
+from manyheads.tasks import Augment, Images, open_task
 
 pytestmark = pytest.mark.gpu
 AUGMENTS = [
@@ -18,7 +18,7 @@ AUGMENTS = [
 @pytest.mark.parametrize("augment", AUGMENTS)
 def test_a_batch_is_the_cpus(augment: Augment) -> None:
     task = Images(augment=augment, limit=500)
-    here, there = (task.open(torch.device(kind), 3, 64) for kind in ("cpu", "cuda"))
+    here, there = (open_task(task, torch.device(kind), 3, 64) for kind in ("cpu", "cuda"))
     for step in (0, 7, 8):
         for mine, theirs in zip(here.batch(step, range(64)), there.batch(step, range(64)), strict=True):
             assert theirs.device.type == "cuda"
@@ -27,7 +27,7 @@ def test_a_batch_is_the_cpus(augment: Augment) -> None:
 
 @pytest.mark.parametrize("augment", AUGMENTS)
 def test_the_host_never_waits_for_the_device(augment: Augment) -> None:
-    work = Images(augment=augment, limit=500).open(torch.device("cuda"), 3, 64)
+    work = open_task(Images(augment=augment, limit=500), torch.device("cuda"), 3, 64)
     work.batch(0, range(64))
     torch.cuda.set_sync_debug_mode("error")
     try:

@@ -12,13 +12,13 @@ import torch
 
 from manyheads.arch.count import params
 from manyheads.arch.families import nystromformer, vit
+from manyheads.experiments.long_range_recipes import softmax
 from manyheads.models.build import build
 from manyheads.spec.errors import UserError
 from manyheads.spec.generated import Grammar, Scene, Topics
-from manyheads.tasks import from_dict, to_dict
-from manyheads.tasks.lra import ByteText, ListOps, LraTask, Pathfinder, PixelRow, Retrieval
-from manyheads.tasks.lra_work import SequenceWork
-from manyheads.train.recipes_lra import softmax
+from manyheads.spec.long_range import ByteText, ListOps, LraTask, Pathfinder, PixelRow, Retrieval
+from manyheads.tasks import check, fit, from_dict, open_task, to_dict
+from manyheads.tasks.long_range import SequenceWork
 
 CPU = torch.device("cpu")
 TREES = Grammar(depth=4, arity=4, shortest=8, longest=40)
@@ -74,7 +74,7 @@ def model(task: LraTask, *, exact: bool = False, large: float = 1.0) -> torch.nn
 
 def opened(task: LraTask, root: Path, batch: int = 8, seed: int = 0) -> SequenceWork:
     """The task at work."""
-    return task.open(CPU, seed, batch, root=root)
+    return open_task(task, CPU, seed, batch, root=root)
 
 
 @pytest.mark.parametrize("task", SMALL, ids=name)
@@ -247,8 +247,8 @@ def test_a_model_that_does_not_fit_is_refused_and_can_be_fitted(task: LraTask) -
     form = task.form
     sizes = {"vocab": 300, "tokens": form.tokens, "classes": form.classes, "landmarks": 8}
     fine = nystromformer(16, 1, 2, 8, 24, pair=form.documents == 2, **sizes)
-    task.check(fine)
-    assert task.fit(fine) == fine
+    check(task, fine)
+    assert fit(task, fine) == fine
     for field, value, told in (
         ("vocab", 10, f"build it with vocab={form.vocab}"),
         ("classes", 7, "classes and the model"),
@@ -256,13 +256,13 @@ def test_a_model_that_does_not_fit_is_refused_and_can_be_fitted(task: LraTask) -
     ):
         wrong = nystromformer(16, 1, 2, 8, 24, pair=form.documents == 2, **sizes | {field: value})
         with pytest.raises(UserError, match=told):
-            task.check(wrong)
-        task.check(task.fit(wrong))
+            check(task, wrong)
+        check(task, fit(task, wrong))
     with pytest.raises(UserError, match="asks for a"):
-        task.check(nystromformer(16, 1, 2, 8, 24, pair=form.documents == 1, **sizes))
+        check(task, nystromformer(16, 1, 2, 8, 24, pair=form.documents == 1, **sizes))
     with pytest.raises(UserError, match="gives token ids and a vit model reads Patch input"):
-        task.check(vit(16, 1, 2, 8, 24, image=28, patch=7, classes=form.classes))
-    assert params(task.fit(fine)).total > 0
+        check(task, vit(16, 1, 2, 8, 24, image=28, patch=7, classes=form.classes))
+    assert params(fit(task, fine)).total > 0
 
 
 @pytest.mark.parametrize(
@@ -271,8 +271,8 @@ def test_a_model_that_does_not_fit_is_refused_and_can_be_fitted(task: LraTask) -
         (lambda: ListOps(tokens=1000), "up to 1999 long; one that is cut has no value"),
         (lambda: ListOps(train=0), "ListOps.train is 0"),
         (lambda: ListOps(test=-1), "ListOps.test is -1"),
-        (lambda: ListOps(grammar=3), "write Grammar"),
-        (lambda: Pathfinder(scene=None), "write Scene"),
+        (lambda: ListOps(grammar=3), "write a Grammar"),
+        (lambda: Pathfinder(scene=None), "write a Scene"),
         (lambda: ByteText(data="aan"), "write 'made' or 'imdb'"),
         (lambda: Retrieval(data="imdb"), "write 'made' or 'aan'"),
         (lambda: ByteText(data="imdb", fresh=True), "data='made'"),
@@ -291,7 +291,9 @@ def test_real_texts_are_cut_and_a_small_set_keeps_its_balance(tmp_path: Path) ->
     rows = [f"{n % 2}\t1\t{'good' if n % 2 else 'bad'} {'x' * n}\n" for n in range(300)]
     for split in ("train", "test"):
         (tmp_path / f"imdb_{split}.tsv").write_text("".join(f"{row.strip()} {split}\n" for row in rows))
-    work = ByteText(data="imdb", longest=64, tokens=64, train=100, valid=10, test=50).open(CPU, 0, 16, root=tmp_path)
+    work = open_task(
+        ByteText(data="imdb", longest=64, tokens=64, train=100, valid=10, test=50), CPU, 0, 16, root=tmp_path
+    )
     assert work.samples == 100
     assert [np.bincount(split.labels).tolist() for split in work.held.values()] == [[5, 5], [25, 25]]
     ids, mask, labels = work.batch(0, range(16))

@@ -6,10 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from manyheads.runs import Run, RunSpec
+from manyheads.experiments.long_range_recipes import SMOKE, softmax
+from manyheads.runs import Run
 from manyheads.tasks import to_dict
 from manyheads.train.loop import train
-from manyheads.train.recipes_lra import SMOKE, softmax
+from tests.specs import run_spec
 
 # validation accuracy that the best constant guess has at most, and that the model reaches at least
 FLOOR = {
@@ -24,7 +25,7 @@ FLOOR = {
 @pytest.mark.parametrize("name", FLOOR)
 def test_a_small_nystromformer_learns(name: str, tmp_path: Path) -> None:
     entry = SMOKE[name]
-    spec = RunSpec(entry.arch, to_dict(entry.task), entry.recipe.to_dict(), 0)
+    spec = run_spec(entry.arch, to_dict(entry.task), entry.recipe.to_dict(), 0)
     result = train(Run.create(tmp_path / "run", spec), device="cpu", progress="none", root=tmp_path)
     trivial, reached = FLOOR[name]
     assert result["trivial"]["top1"] <= trivial
@@ -35,6 +36,6 @@ def test_a_small_nystromformer_learns(name: str, tmp_path: Path) -> None:
 
 def test_its_softmax_peer_learns_too(tmp_path: Path) -> None:
     entry = SMOKE["listops"]
-    spec = RunSpec(softmax(entry.arch), to_dict(entry.task), entry.recipe.to_dict(), 0)
+    spec = run_spec(softmax(entry.arch), to_dict(entry.task), entry.recipe.to_dict(), 0)
     result = train(Run.create(tmp_path / "run", spec), device="cpu", progress="none", root=tmp_path)
     assert result["score"]["top1"] > 0.5

@@ -8,12 +8,12 @@ from dataclasses import replace
 import pytest
 
 from manyheads.arch.count import params
+from manyheads.experiments.long_range_recipes import PUBLISHED, SMOKE, softmax
 from manyheads.paper import rows as paper
 from manyheads.spec.parts import Softmax
 from manyheads.spec.recipe import Recipe
 from manyheads.spec.schedule import beta1, factor
-from manyheads.tasks import from_dict, to_dict
-from manyheads.train.recipes_lra import PUBLISHED, SMOKE, softmax
+from manyheads.tasks import check, from_dict, to_dict
 
 # vocabulary, tokens, classes, batch, warm-up, steps, evaluation every, training samples, parameters of (2,2), (1,4),
 # peer
@@ -42,8 +42,8 @@ def test_the_published_setting_is_the_published_one(name: str) -> None:
     assert (recipe.lr, recipe.eps, recipe.weight_decay, recipe.clip) == (1e-4, 1e-6, 0.0, 0.0)
     assert (recipe.rates.dropout, recipe.rates.attention) == (0.1, 0.1)
     assert [params(arch).total for arch in (entry.arch, entry.lean, softmax(entry.arch))] == [original, lean, peer]
-    entry.task.check(entry.arch)
-    entry.task.check(entry.lean)
+    check(entry.task, entry.arch)
+    check(entry.task, entry.lean)
     assert factor(recipe.schedule, 0.0) == pytest.approx(1 / 25)
     assert factor(recipe.schedule, warmup / steps) == pytest.approx(1.0)
     assert factor(recipe.schedule, 1.0) < 1e-5
@@ -73,7 +73,7 @@ def test_published_accuracies_stand_beside_and_are_those_of_table_3(name: str) -
 def test_an_entry_can_be_written_into_a_run(entry: object) -> None:
     assert Recipe.from_dict(entry.recipe.to_dict()) == entry.recipe  # type: ignore[attr-defined]
     assert from_dict(to_dict(entry.task)) == entry.task  # type: ignore[attr-defined]
-    entry.task.check(entry.arch)  # type: ignore[attr-defined]
+    check(entry.task, entry.arch)  # type: ignore[attr-defined]
 
 
 def test_the_peer_differs_in_how_it_mixes_tokens_and_in_nothing_else() -> None:

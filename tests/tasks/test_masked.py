@@ -15,11 +15,12 @@ from manyheads.arch.families import bert, crammed_bert
 from manyheads.data.text.tokenization import tokenize_files
 from manyheads.data.text.vocabulary import parse, written
 from manyheads.models.build import build
-from manyheads.runs import Run, RunSpec
+from manyheads.runs import Run
 from manyheads.spec.errors import UserError
-from manyheads.tasks import MaskedLanguage, from_dict, to_dict
-from manyheads.tasks.masked import MaskedWork
+from manyheads.tasks import MaskedLanguage, check, fit, from_dict, open_task, to_dict
+from manyheads.tasks.text import MaskedWork
 from manyheads.train.loop import train
+from tests.specs import run_spec
 
 CPU = torch.device("cpu")
 MODELS = {
@@ -30,7 +31,7 @@ MODELS = {
 
 def small(seed: int = 0, batch: int = 12, **fields: object) -> MaskedWork:
     """Work on the embedded stories."""
-    return MaskedLanguage(**{"tokens": 16, "test_limit": 37} | fields).open(CPU, seed, batch)  # type: ignore[arg-type]
+    return open_task(MaskedLanguage(**{"tokens": 16, "test_limit": 37} | fields), CPU, seed, batch)  # type: ignore[arg-type]
 
 
 def test_a_batch_is_the_same_for_any_ranks_accumulation_and_resume() -> None:
@@ -92,13 +93,13 @@ def test_wrong_tasks_models_and_tokenizers_are_told(tmp_path: Path) -> None:
     task = MaskedLanguage(tokens=16)
     assert from_dict(to_dict(task)) == task
     for arch in MODELS.values():
-        task.check(arch)
-    task.check(task.fit(zoo.get("crammed_bert")))
+        check(task, arch)
+    check(task, fit(task, zoo.get("crammed_bert")))
     with pytest.raises(UserError, match="has a Masked head; this one is gpt2"):
-        task.check(zoo.get("gpt2"))
+        check(task, zoo.get("gpt2"))
     for fields, told in [
         ({"share": 0}, "share is 0"),
-        ({"protect": 1}, "True or False"),
+        ({"protect": 1}, "true or false"),
         ({"tokens": 0}, "tokens is 0"),
     ]:
         with pytest.raises(UserError, match=told):
@@ -109,7 +110,7 @@ def test_wrong_tasks_models_and_tokenizers_are_told(tmp_path: Path) -> None:
     for split in ("train", "valid"):
         tokenize_files([tmp_path / "a.txt"], tmp_path / "own" / split, bare, between="blank")
     with pytest.raises(UserError, match=r"tokenizer bare, which has no <mask> or \[MASK\]"):
-        MaskedLanguage("shards:own", tokens=4, vocab=2).open(CPU, 0, 2, root=tmp_path)
+        open_task(MaskedLanguage("shards:own", tokens=4, vocab=2), CPU, 0, 2, root=tmp_path)
 
 
 def test_a_small_encoder_learns_the_embedded_stories(tmp_path: Path) -> None:
@@ -125,7 +126,7 @@ def test_a_small_encoder_learns_the_embedded_stories(tmp_path: Path) -> None:
         "schedule": {"kind": "triangle", "warmup": 0.1},
         "evaluate_every": 0,
     }
-    spec = RunSpec(arch, to_dict(MaskedLanguage(tokens=32, test_limit=200)), recipe, 0)
+    spec = run_spec(arch, to_dict(MaskedLanguage(tokens=32, test_limit=200)), recipe, 0)
     result = train(Run.create(tmp_path / "a", spec), device="cpu", progress="none")
     assert result["score"]["loss"] < 5.6 < result["trivial"]["loss"] - 2
     assert result["tokens"] == 220 * 48 * 32

@@ -12,21 +12,22 @@ from manyheads.arch import zoo
 from manyheads.arch.families import nearest_neighbor
 from manyheads.spec.datasets import CLOUDS, Cloud
 from manyheads.spec.errors import UserError
-from manyheads.tasks import from_dict, to_dict
+from manyheads.spec.points import NearestNeighbor
+from manyheads.tasks import check, from_dict, open_task, to_dict
 from manyheads.tasks.drawn import ROWS, DrawnWork
-from manyheads.tasks.nearest import NearestNeighbor, linear
+from manyheads.tasks.points import Neighbors, linear
 
 CPU = torch.device("cpu")
 
 
 def drawn(task: NearestNeighbor, rows: int = 300) -> tuple[Tensor, Tensor]:
     """Tokens and answers."""
-    return task.draw(Generator().manual_seed(1), rows)
+    return Neighbors(task).draw(Generator().manual_seed(1), rows)
 
 
 def opened(seed: int = 0, batch: int = 24, **fields: object) -> DrawnWork:
     """Work on a small task."""
-    return NearestNeighbor(**({"dim": 6, "tokens": 5, "held": 600} | fields)).open(CPU, seed, batch)  # type: ignore[arg-type]
+    return open_task(NearestNeighbor(**({"dim": 6, "tokens": 5, "held": 600} | fields)), CPU, seed, batch)  # type: ignore[arg-type]
 
 
 class Answers(nn.Module):
@@ -182,8 +183,8 @@ def test_the_task_survives_json() -> None:
 @pytest.mark.parametrize(
     ("fields", "told"),
     [
-        ({"query": "both"}, "write 'self' or 'separate'"),
-        ({"points": "cube"}, "sphere, orthogonal, doubled"),
+        ({"query": "both"}, "write one of 'self', 'separate'"),
+        ({"points": "cube"}, "'sphere', 'orthogonal', 'doubled'"),
         ({"dim": 4, "points": "orthogonal"}, "16 orthogonal points of R\\^4; write tokens=4"),
         ({"tokens": 5, "points": "doubled", "query": "separate"}, "an even number"),
         ({"points": "doubled"}, "always the opposite"),
@@ -198,9 +199,9 @@ def test_mistakes_are_told(fields: dict[str, object], told: str) -> None:
 
 
 def test_a_model_that_does_not_fit_is_refused() -> None:
-    NearestNeighbor(8, 4).check(nearest_neighbor(8, head_dim=8, tokens=4))
-    NearestNeighbor(8, 4, "separate").check(nearest_neighbor(8, head_dim=8, tokens=5, positions="concat"))
+    check(NearestNeighbor(8, 4), nearest_neighbor(8, head_dim=8, tokens=4))
+    check(NearestNeighbor(8, 4, "separate"), nearest_neighbor(8, head_dim=8, tokens=5, positions="concat"))
     with pytest.raises(UserError, match="gives 5 tokens of 8 coordinates"):
-        NearestNeighbor(8, 4, "separate").check(nearest_neighbor(8, head_dim=8, tokens=4))
+        check(NearestNeighbor(8, 4, "separate"), nearest_neighbor(8, head_dim=8, tokens=4))
     with pytest.raises(UserError, match="gpt2 model reads Token input"):
-        NearestNeighbor(8, 4).check(zoo.get("gpt2"))
+        check(NearestNeighbor(8, 4), zoo.get("gpt2"))

@@ -14,7 +14,7 @@ from manyheads.models.build import build
 from manyheads.runs import Run
 from manyheads.spec.datasets import CLOUDS, Cloud
 from manyheads.spec.experiment import folder, specs
-from manyheads.tasks import NearestNeighbor, Regression
+from manyheads.tasks import NearestNeighbor, Regression, open_task
 from manyheads.train.loop import train
 
 pytestmark = pytest.mark.gpu
@@ -24,13 +24,13 @@ CUDA = torch.device("cuda")
 @pytest.mark.parametrize("points", CLOUDS)
 def test_samples_are_drawn_on_the_device_and_the_host_does_not_wait(points: Cloud) -> None:
     task = NearestNeighbor(16, 8, "separate", points)
-    work, again = (task.open(CUDA, 3, 64) for _ in range(2))
+    work, again = (open_task(task, CUDA, 3, 64) for _ in range(2))
     whole = work.batch(0, range(64))
     parts = [again.batch(0, range(start, start + 16)) for start in range(0, 64, 16)]
     for mine, theirs in zip(whole, zip(*parts, strict=True), strict=True):
         assert mine.device.type == "cuda"
         assert torch.equal(mine, torch.cat(theirs))
-    works = [work, Regression().open(CUDA, 3, 64), NearestNeighbor(16, 8).open(CUDA, 3, 64)]
+    works = [work, open_task(Regression(), CUDA, 3, 64), open_task(NearestNeighbor(16, 8), CUDA, 3, 64)]
     torch.cuda.set_sync_debug_mode("error")
     try:
         for step in range(1, 200):
@@ -41,7 +41,7 @@ def test_samples_are_drawn_on_the_device_and_the_host_does_not_wait(points: Clou
 
 
 def test_what_is_held_out_is_the_cpus() -> None:
-    here, there = (NearestNeighbor(16, 8).open(torch.device(kind), 0, 64) for kind in ("cpu", "cuda"))
+    here, there = (open_task(NearestNeighbor(16, 8), torch.device(kind), 0, 64) for kind in ("cpu", "cuda"))
     assert torch.equal(here.probe_batch(20), there.probe_batch(20).cpu())
 
 
@@ -63,7 +63,7 @@ def test_the_recipe_of_small_scale_compiles_and_captures(tmp_path: Path) -> None
 def test_four_thousand_heads_of_rank_one_fit() -> None:
     """The largest of Figure 1, one training step at its batch."""
     model = build(encoder(64, 5, 64, 1, tokens=16, mlp_dim=2048), device="cuda", seed=0)
-    work = NearestNeighbor(64, 16).open(CUDA, 0, 256)
+    work = open_task(NearestNeighbor(64, 16), CUDA, 0, 256)
     torch.cuda.reset_peak_memory_stats()
     work.loss(model, *work.batch(0, range(256))).backward()
     assert torch.cuda.max_memory_allocated() < 70e9

@@ -8,10 +8,10 @@ import pytest
 import torch
 
 from manyheads.arch import families
+from manyheads.experiments.long_range_recipes import SMOKE
 from manyheads.models.build import build
-from manyheads.tasks import Images, Task
-from manyheads.tasks.nearest import NearestNeighbor
-from manyheads.train.recipes_lra import SMOKE
+from manyheads.tasks import Images, Task, open_task
+from manyheads.tasks.points import NearestNeighbor
 
 # fmt: off
 CASES: dict[str, tuple[Task, object]] = {
@@ -25,7 +25,7 @@ CASES: dict[str, tuple[Task, object]] = {
 @pytest.mark.parametrize("name", CASES)
 def test_a_loss_is_one_graph(name: str, tmp_path: Path) -> None:
     task, arch = CASES[name]
-    work, model = task.open(torch.device("cpu"), 0, 4, root=tmp_path), build(arch)
+    work, model = open_task(task, torch.device("cpu"), 0, 4, root=tmp_path), build(arch)
     batch = work.batch(0, range(4))
     traced = torch.compile(lambda *given: work.loss(model, *given), backend="eager", fullgraph=True)
     torch.manual_seed(0)

@@ -11,11 +11,11 @@ import torch
 from manyheads.arch import zoo
 from manyheads.arch.count import training_bytes
 from manyheads.arch.families import vit
+from manyheads.experiments.recipes import TABLE6
 from manyheads.spec.errors import UserError
 from manyheads.spec.recipe import IMAGENET_IMAGES, Basis, Recipe
 from manyheads.train.estimate import advice, estimate, explain_out_of_memory, fitting
 from manyheads.train.parallel import Ranks
-from manyheads.train.table6 import table6
 from tests.train.tiny import ARCH
 
 GPU = Ranks(torch.device("cuda", 0))
@@ -23,7 +23,7 @@ GPU = Ranks(torch.device("cuda", 0))
 
 def test_table_6_is_planned_for_eight_gpus_with_the_papers_memory() -> None:
     """The paper prints 178.4 GB for ViT-B on 8 GPUs, 22.3 each; about 3.3 GB of that are no tensor of the model's."""
-    told = estimate(zoo.get("vit_b"), table6(), samples=IMAGENET_IMAGES)
+    told = estimate(zoo.get("vit_b"), TABLE6, samples=IMAGENET_IMAGES)
     assert told.params == 86_567_656
     assert told.steps == 375_342
     assert told.rows == 128

@@ -14,13 +14,14 @@ from manyheads.arch.families import crammed_bert
 from manyheads.cli import main
 from manyheads.models.build import build
 from manyheads.models.store import save
-from manyheads.runs import Run, RunSpec
+from manyheads.runs import Run
 from manyheads.spec.datasets import glue_set
 from manyheads.spec.errors import UserError
-from manyheads.tasks import Glue, to_dict
+from manyheads.tasks import Glue, fit, to_dict
 from manyheads.train.early_end import Stopped
 from manyheads.train.finetune import finetune, weights_digest
 from manyheads.train.loop import train
+from tests.specs import run_spec
 from tests.tasks.glue_files import write
 from tests.train.tiny import spec, together, traces
 from tests.train.workers import Ear, refused_together, train_together
@@ -41,7 +42,7 @@ def root(tmp_path: Path) -> Path:
 def made(root: Path, name: str, recipe: dict[str, Any] = STILL, **fields: Any) -> Run:
     """A fine-tuning run."""
     task = Glue("rte", tokenizer="stories", tokens=24, **fields)
-    return Run.create(root / "runs" / name, RunSpec(task.fit(ENCODER), to_dict(task), recipe, 1))
+    return Run.create(root / "runs" / name, run_spec(fit(task, ENCODER), to_dict(task), recipe, 1))
 
 
 def kept(run: Run) -> bool:
@@ -131,8 +132,8 @@ def test_the_command_takes_the_weights_of_a_run(root: Path, monkeypatch: pytest.
         main([*command, "--weights", "runs/pretrained"])
     assert left.value.code == 0
     run = Run.open(root / "mine")
-    assert run.spec.task["weights"] == weights_digest(root / "runs/pretrained/model")
-    assert run.spec.recipe["rates"]["dropout"] == 0.1
+    assert run.spec.task.weights == weights_digest(root / "runs/pretrained/model")
+    assert run.spec.recipe.rates.dropout == 0.1
     assert kept(run)
 
 

@@ -9,6 +9,7 @@ import pytest
 from manyheads.arch.families import vit
 from manyheads.runs import Run, RunSpec
 from manyheads.train.loop import train
+from tests.specs import run_spec
 from tests.train.tiny import traces
 
 ARCH = vit(32, 2, 2, 16, 64, image=28, patch=7, channels=1, classes=10)
@@ -25,7 +26,7 @@ def made(**recipe: object) -> RunSpec:
         "evaluate_every": 0.5,
         "probe_every": 0.5,
     }
-    return RunSpec(ARCH, TASK, usual | recipe, 0)
+    return run_spec(ARCH, TASK, usual | recipe, 0)
 
 
 def test_a_small_vit_learns_the_embedded_images(tmp_path: Path) -> None:

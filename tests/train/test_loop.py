@@ -14,14 +14,16 @@ from torch._dynamo.testing import CompileCounter
 from manyheads.arch.families import vit
 from manyheads.models.build import build
 from manyheads.models.store import load
-from manyheads.runs import Run, RunSpec
+from manyheads.runs import Run
 from manyheads.spec.errors import UserError
 from manyheads.spec.rates import Rates
 from manyheads.spec.recipe import Recipe
 from manyheads.spec.schedule import factor
+from manyheads.tasks import open_task
 from manyheads.train.loop import train
 from manyheads.train.sharding import units
 from manyheads.train.step import compile_apart
+from tests.specs import run_spec
 from tests.train.tiny import ARCH, RECIPE, Blobs, run_here, spec, steps, traces
 
 
@@ -40,7 +42,7 @@ def test_a_run_leaves_a_finished_folder_whose_model_scores_what_the_result_says(
     assert result["samples"] == 960
     assert result["score"]["top1"] > 0.6 > 2 * result["trivial"]["top1"]
     assert not run.checkpoints.exists()
-    work = Blobs().open(torch.device("cpu"), 0, 16)
+    work = open_task(Blobs(), torch.device("cpu"), 0, 16)
     model = load(run.model).eval()
     with torch.no_grad():
         assert work.score(work.tally(model, (0, 1))) == result["score"]
@@ -67,7 +69,7 @@ def test_the_log_is_the_mean_loss_since_the_last_one_by_a_plain_loop(tmp_path: P
     recipe = Recipe.from_dict(RECIPE)
     model = build(ARCH, device="cpu", seed=0)
     plain = torch.optim.AdamW(model.parameters(), lr=1.0, weight_decay=0.0)
-    work = Blobs().open(torch.device("cpu"), 0, 16)
+    work = open_task(Blobs(), torch.device("cpu"), 0, 16)
     losses = []
     for step in range(20):
         plain.param_groups[0]["lr"] = recipe.lr * factor(recipe.schedule, (step + 0.5) / 20)
@@ -115,7 +117,7 @@ def test_averaged_weights_follow_their_formula_and_are_the_ones_saved(tmp_path: 
     for name, tensor in averaged.items():
         expected = 0.75 * (0.75 * zero[name] + 0.25 * one[name]) + 0.25 * two[name]
         torch.testing.assert_close(tensor, expected)
-    work = Blobs().open(torch.device("cpu"), 0, 16)
+    work = open_task(Blobs(), torch.device("cpu"), 0, 16)
     with torch.no_grad():
         scored = work.score(work.tally(load(tmp_path / "ema" / "model").eval(), (0, 1)))
     assert Run.open(tmp_path / "ema").result["score"] == scored
@@ -148,16 +150,18 @@ def test_the_global_random_state_is_left_alone(tmp_path: Path) -> None:
 
 
 def test_a_specification_that_cannot_be_trained_is_told_before_anything_is_written(tmp_path: Path) -> None:
-    for wrong, words in (
-        (spec(batch=15, accumulate=2), "batch of 15"),
-        (spec(lr=-1.0), "recipe.lr"),
-        (spec(learning_rate=1.0), "learning_rate"),
-        (RunSpec(ARCH, {"is": "Blob"}, RECIPE, 0), "Blobs"),
-        (spec(basis={"kind": "tokens", "amount": 5}), "images"),
+    for number, (wrong, words) in enumerate(
+        (
+            (lambda: spec(batch=15, accumulate=2), "batch of 15"),
+            (lambda: spec(lr=-1.0), "recipe.lr"),
+            (lambda: spec(learning_rate=1.0), "learning_rate"),
+            (lambda: run_spec(ARCH, {"is": "Blob"}, RECIPE, 0), "Blobs"),
+            (lambda: spec(basis={"kind": "tokens", "amount": 5}), "images"),
+        )
     ):
         with pytest.raises(UserError, match=words):
-            train(Run.create(tmp_path / wrong.id, wrong), device="cpu", progress="none")
-        assert not (tmp_path / wrong.id / "metrics.jsonl").exists()
+            train(Run.create(tmp_path / str(number), wrong()), device="cpu", progress="none")
+        assert not (tmp_path / str(number) / "metrics.jsonl").exists()
 
 
 def test_a_half_precision_run_stays_close_to_a_full_one(tmp_path: Path) -> None:

@@ -13,10 +13,11 @@ from safetensors.torch import load_file
 from manyheads.arch.count import params
 from manyheads.arch.families import nearest_neighbor, vit, xcit
 from manyheads.models.build import build
-from manyheads.runs import Run, RunSpec
+from manyheads.runs import Run
 from manyheads.spec.errors import UserError
 from manyheads.train.parallel import Ranks, joined
 from manyheads.train.sharding import local, units
+from tests.specs import changed, run_spec
 from tests.train.tiny import run_here, spec, steps, together, traces
 from tests.train.workers import meta_shards, shard_families, train_together
 
@@ -95,7 +96,7 @@ def test_scalars_that_fsdp_cannot_cut_train_too(tmp_path: Path) -> None:
     """The rank experiments' norm has one learned number; FSDP2 refuses scalars, so they stay whole and are averaged."""
     arch = nearest_neighbor(16, 2, 2, 8, 32, tokens=6)
     assert any(p.ndim == 0 for p in build(arch, device="meta").parameters())
-    made = RunSpec(arch, {"is": "Points"}, MADE.recipe | {"ema": 0.0, "clip": 0.1}, 0)
+    made = run_spec(arch, {"is": "Points"}, changed(MADE.recipe, ema=0.0, clip=0.1), 0)
     run_here(tmp_path / "one", made)
     together(2, train_together, str(tmp_path / "two"), made.to_dict(), "fsdp")
     same(tmp_path / "two", tmp_path / "one")
@@ -136,6 +137,6 @@ def test_fsdp_gathers_block_by_block() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["ddp", "fsdp"])
 def test_compiled_processes_train_as_one_that_is_not(kind: str, alone: Path, tmp_path: Path) -> None:
-    made = replace(MADE, recipe=MADE.recipe | {"compile": "on"})
+    made = replace(MADE, recipe=changed(MADE.recipe, compile="on"))
     together(2, train_together, str(tmp_path / "run"), made.to_dict(), kind, seconds=300)
     same(tmp_path / "run", alone)

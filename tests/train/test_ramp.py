@@ -13,20 +13,21 @@ import pytest
 import torch
 
 from manyheads.arch.families import crammed_bert, nearest_neighbor
+from manyheads.experiments.recipes import crammed
 from manyheads.models.build import build
-from manyheads.runs import Run, RunSpec
+from manyheads.runs import Run
 from manyheads.spec.errors import UserError
 from manyheads.spec.parts import Masked, Norm
 from manyheads.spec.recipe import Basis, Recipe
 from manyheads.spec.schedule import factor
-from manyheads.tasks import MaskedLanguage, to_dict
-from manyheads.tasks.nearest import NearestNeighbor
+from manyheads.tasks import MaskedLanguage, open_task, to_dict
+from manyheads.tasks.points import NearestNeighbor
 from manyheads.train.budget import TrainingBudget, budget, ramp_parts
 from manyheads.train.early_end import Diverged
 from manyheads.train.estimate import estimate
 from manyheads.train.loop import train
-from manyheads.train.recipes_text import crammed
 from tests.faults.killing import KILLED, attempt, killed_at
+from tests.specs import run_spec
 from tests.train.tiny import ARCH, RECIPE, Blobs, run_here, spec, steps, together, traces
 from tests.train.workers import train_together
 
@@ -88,11 +89,11 @@ def test_a_budget_of_steps_grows_by_steps_and_one_of_seconds_by_the_clock() -> N
 def test_a_growing_batch_trains_as_a_plain_loop_over_growing_batches(basis: str, tmp_path: Path) -> None:
     made = spec(basis=BASES[basis], weight_decay=0.0, clip=0.0, log_every=1, **GROWS)
     result = run_here(tmp_path / "a", made)
-    recipe = Recipe.from_dict(made.recipe)
+    recipe = made.recipe
     spend = budget(recipe, ARCH, unit="images", per_sample=1, samples=None)
     model = build(ARCH, device="cpu", seed=0)
     plain = torch.optim.AdamW(model.parameters(), lr=1.0, weight_decay=0.0, eps=1e-5)
-    work = Blobs().open(torch.device("cpu"), 0, 2)
+    work = open_task(Blobs(), torch.device("cpu"), 0, 2)
     losses, samples, number = [], [], 0
     for step in range(spend.steps or 0):
         count = spend.parts(recipe, step, 0.0)
@@ -149,7 +150,9 @@ def test_data_that_comes_again_after_so_many_batches_does_not_grow(tmp_path: Pat
     task = to_dict(NearestNeighbor(dim=8, tokens=4, replay=3))
     arch = nearest_neighbor(8, 1, 1, 8, 16, tokens=4)
     with pytest.raises(UserError, match="replays 3 batches"):
-        train(Run.create(tmp_path / "run", RunSpec(arch, task, spec(**GROWS).recipe, 0)), device="cpu", progress="none")
+        train(
+            Run.create(tmp_path / "run", run_spec(arch, task, spec(**GROWS).recipe, 0)), device="cpu", progress="none"
+        )
 
 
 def test_by_the_clock_samples_stay_right_when_a_run_is_stopped_and_goes_on(tmp_path: Path) -> None:
@@ -182,7 +185,7 @@ def test_the_record_of_a_divergence_tells_the_samples_before_it(tmp_path: Path) 
     with pytest.raises(Diverged):
         run_here(tmp_path / "a", made)
     (record,) = told(tmp_path / "a", "diverged")
-    recipe = Recipe.from_dict(made.recipe)
+    recipe = made.recipe
     spend = TrainingBudget(20)
     assert record["samples"] == 2 * sum(spend.parts(recipe, step, 0.0) for step in range(record["step"])) > 0
 
@@ -216,7 +219,7 @@ def test_the_crammed_recipe_learns_the_embedded_stories_on_exactly_its_tokens(tm
     tokens = 4 * 32 * 800
     recipe = replace(crammed(Basis("tokens", tokens), batch=32, rows=4), lr=5e-3, evaluate_every=0, checkpoint_every=0)
     task = MaskedLanguage(tokens=32, test_limit=64)
-    made = RunSpec(arch, to_dict(task), recipe.to_dict(), 0)
+    made = run_spec(arch, to_dict(task), recipe.to_dict(), 0)
     result = run_here(tmp_path / "run", made)
     assert (result["tokens"], result["samples"]) == (tokens, 4 * 800)
     assert result["steps"] < 800 / 2  # most steps took several parts

@@ -9,13 +9,13 @@ from dataclasses import replace
 import pytest
 
 from manyheads.arch import zoo
+from manyheads.experiments.recipes import TABLE6, TABLE6_LARGE, table6_task
 from manyheads.spec.errors import UserError
 from manyheads.spec.rates import Rates
 from manyheads.spec.recipe import IMAGENET_IMAGES, Basis, Recipe
 from manyheads.spec.schedule import Schedule, factor
-from manyheads.tasks import from_dict, to_dict
+from manyheads.tasks import check, from_dict, to_dict
 from manyheads.train.budget import budget
-from manyheads.train.table6 import table6, table6_task
 
 FULL = Recipe(
     batch=64,
@@ -35,7 +35,7 @@ FULL = Recipe(
 )
 
 
-@pytest.mark.parametrize("recipe", [Recipe(), FULL, table6(), table6("large")])
+@pytest.mark.parametrize("recipe", [Recipe(), FULL, TABLE6, TABLE6_LARGE])
 def test_a_recipe_is_read_back_as_it_was_written(recipe: Recipe) -> None:
     written = json.dumps(recipe.to_dict())
     assert Recipe.from_dict(json.loads(written)) == recipe
@@ -55,7 +55,7 @@ def test_whole_numbers_and_fractions_are_one_recipe() -> None:
         ([], "object with the fields of Recipe"),
         ({"learningrate": 1.0}, "no field 'learningrate'"),
         ({"weight_deca": 1.0}, "did you mean weight_decay"),
-        ({"lr": "fast"}, 'recipe.lr is "fast"; write a number'),
+        ({"lr": "fast"}, "recipe.lr is 'fast'; write a number"),
         ({"lr": 0}, "recipe.lr is 0.0; write a number above 0"),
         ({"lr": True}, "write a number"),
         ({"batch": 1.5}, "recipe.batch is 1.5; write a whole number"),
@@ -68,7 +68,7 @@ def test_whole_numbers_and_fractions_are_one_recipe() -> None:
         ({"schedule": {"kind": "cosin"}}, "did you mean cosine"),
         ({"schedule": {"warmup": 20}}, "fraction from 0 to 1"),
         ({"schedule": {"beta1": [0.9, 1.5]}}, "schedule.beta1"),
-        ({"rates": {"dropout": 1.0}}, "recipe.rates: dropout rate is 1.0"),
+        ({"rates": {"dropout": 1.0}}, "recipe.rates.dropout is 1.0"),
         ({"precision": "fp8"}, "fp32"),
         ({"evaluate_every": 2.5}, "evaluate_every is 2.5"),
         ({"ema": 1}, "recipe.ema"),
@@ -82,7 +82,7 @@ def test_a_wrong_recipe_is_told_what_to_write(given: object, words: str) -> None
 
 
 def test_the_papers_table_6_is_expressed_exactly() -> None:
-    base, large = table6(), table6("large")
+    base, large = TABLE6, TABLE6_LARGE
     assert (base.batch, large.batch) == (1024, 512)
     assert replace(large, batch=1024) == base
     assert (base.lr, base.weight_decay, base.basis, base.rates.path) == (3e-3, 0.3, Basis("epochs", 300), 0.1)
@@ -96,4 +96,4 @@ def test_the_papers_table_6_is_expressed_exactly() -> None:
     assert task.augment.rand is not None
     assert (task.augment.rand.magnitude, task.augment.rand.std) == (9, 0.5)
     assert from_dict(json.loads(json.dumps(to_dict(task)))) == task
-    task.check(zoo.get("vit_b"))
+    check(task, zoo.get("vit_b"))

@@ -23,8 +23,11 @@ from torch.nn import functional
 from manyheads.arch.families import vit
 from manyheads.runs import Run, RunSpec
 from manyheads.spec.arch import Arch
-from manyheads.tasks import TASKS
+from manyheads.spec.serialise import register
+from manyheads.spec.task import Task
+from manyheads.tasks import open_task
 from manyheads.train.loop import train
+from tests.specs import run_spec
 
 ARCH = vit(16, 2, 2, 8, 32, image=8, patch=4, channels=1, classes=4)
 # fmt: off
@@ -36,19 +39,12 @@ RECIPE: dict[str, Any] = {
 
 
 @dataclass(frozen=True)
-class Blobs:
-    """Classify noise around one of a few pictures; fresh at every step."""
+class Blobs(Task):
+    """Classify noise around one of a few pictures; fresh at every step. Any model will do."""
 
     classes: int = 4
     size: int = 8
     noise: float = 1.0
-
-    def check(self, arch: Arch) -> None:
-        """Any model will do."""
-
-    def open(self, device: torch.device, seed: int, batch: int, *, root: Path | None = None) -> Blobbing:
-        """The task at work."""
-        return Blobbing(self, device, seed, batch)
 
 
 class Blobbing:
@@ -116,15 +112,8 @@ class Draw:
 
 
 @dataclass(frozen=True)
-class Points:
-    """Give back every point, scaled: something for the models of the rank experiments."""
-
-    def check(self, arch: Arch) -> None:
-        """Any model will do."""
-
-    def open(self, device: torch.device, seed: int, batch: int, *, root: Path | None = None) -> Pointing:
-        """The task at work."""
-        return Pointing(Blobs(), device, seed, batch)
+class Points(Task):
+    """Give back every point, scaled: something for the models of the rank experiments. Any model will do."""
 
 
 class Pointing(Blobbing):
@@ -156,13 +145,23 @@ class Pointing(Blobbing):
         return {"loss": 1 / 16}
 
 
-TASKS["Points"] = Points  # type: ignore[assignment]
-TASKS["Blobs"] = Blobs  # type: ignore[assignment]
+@open_task.register(Blobs)
+def _(task: Blobs, device: torch.device, seed: int, batch: int, *, root: Path | None = None) -> Blobbing:
+    return Blobbing(task, device, seed, batch)
+
+
+@open_task.register(Points)
+def _(task: Points, device: torch.device, seed: int, batch: int, *, root: Path | None = None) -> Pointing:
+    return Pointing(Blobs(), device, seed, batch)
+
+
+register(Points)
+register(Blobs)
 
 
 def spec(arch: Arch = ARCH, task: dict[str, Any] | None = None, seed: int = 0, **recipe: Any) -> RunSpec:
     """A run of the tiny task; other fields of the recipe as given."""
-    return RunSpec(arch, {"is": "Blobs"} | (task or {}), RECIPE | recipe, seed)
+    return run_spec(arch, {"is": "Blobs"} | (task or {}), RECIPE | recipe, seed)
 
 
 def steps(amount: int) -> dict[str, Any]:

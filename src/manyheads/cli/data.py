@@ -39,7 +39,7 @@ def data(
 
     from manyheads.data.local_data import data_root
     from manyheads.data.lra.generated_sets import generated_set, set_folder
-    from manyheads.tasks.lra import ByteText, ListOps, Pathfinder, Retrieval
+    from manyheads.spec.long_range import ByteText, ListOps, Pathfinder, Retrieval
 
     if kind not in KINDS:
         raise UserError(f"{kind!r} is no generated set{nearest(kind, KINDS)}; write one of {', '.join(KINDS)}")

@@ -7,7 +7,7 @@ import os
 import re
 import sys
 from pathlib import Path
-from typing import Annotated, Any, cast
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
@@ -15,11 +15,17 @@ from manyheads.spec.errors import UserError, nearest
 
 from .numbers import in_layers, parameters, size
 
+if TYPE_CHECKING:
+    from manyheads.spec.arch import Arch
+    from manyheads.spec.recipe import Recipe
+    from manyheads.spec.task import Task
+
 
 def train(
     model: Annotated[
         str | None, typer.Argument(help="A zoo name, paper:ROW, a saved arch.json, an arm demo:lean.")
     ] = None,
+    scale: Annotated[str | None, typer.Option(help="Of an arm: smoke, small, paper. Default: the smallest.")] = None,
     task: Annotated[str | None, typer.Option(help="What to train it on: images, another task, a file of JSON.")] = None,
     data: Annotated[
         str | None, typer.Option(help="Dataset: fashion_mnist (embedded), cifar10, folder:NAME, ...")
@@ -63,8 +69,7 @@ def train(
         return
     if model is None:
         raise UserError("no model was given; write a name, such as `manyheads train demo:lean`, or --resume FOLDER")
-    fields = _recipe(recipe)
-    chosen = _task(task, data, recipe)
+    arch, chosen, fields = _start(model, scale, task, data, recipe)
     for name, value in (("batch", batch), ("lr", lr), ("basis", _basis(steps, basis))):
         if value is not None:
             fields[name] = value
@@ -74,30 +79,21 @@ def train(
         from manyheads.train.finetune import weights_digest
 
         chosen["weights"] = weights_digest(source)
-    from manyheads import tasks
     from manyheads.spec.recipe import IMAGENET_IMAGES, Recipe
+    from manyheads.spec.serialise import from_dict, task_from_dict
 
-    made, plan = tasks.from_dict(chosen), Recipe.from_dict(fields)
-    arch = _fitted(_model(model), made)
+    work, plan = task_from_dict(chosen), from_dict(Recipe, fields, "recipe")
+    arch = _fitted(arch, work)
     if dry_run:
-        _estimate(
-            arch,
-            plan,
-            made,
-            IMAGENET_IMAGES if recipe in ("table6", "table6_large") else None,
-            gpus,
-            tflops,
-            utilisation,
-            parallel,
-            data_root,
-        )
+        samples = IMAGENET_IMAGES if recipe in ("table6", "table6_large") else None
+        _estimate(arch, plan, work, samples, gpus, tflops, utilisation, parallel, data_root)
         return
     from manyheads.runs import Run, RunSpec
     from manyheads.train.finetune import check_named
 
-    check_named(made)
+    check_named(work)
     folder = out or Path("runs") / f"{re.sub(r'[^A-Za-z0-9_.]+', '_', Path(model).name)}-s{seed}"
-    run = Run.create(folder, RunSpec(arch, tasks.to_dict(made), plan.to_dict(), seed))
+    run = Run.create(folder, RunSpec(arch, work, plan, seed))
     _train(run, device, parallel, data_root, quiet, tensorboard, source)
 
 
@@ -142,65 +138,84 @@ def _train(
         )
 
 
-def _model(name: str) -> Any:
-    """The record of a name; EXPERIMENT:ARM is an arm of an experiment."""
+def _start(
+    model: str, scale: str | None, task: str | None, data: str | None, recipe: str | None
+) -> tuple[Arch, dict[str, Any], dict[str, Any]]:
+    """Architecture, task and recipe before any single field is changed. An arm of an experiment, EXPERIMENT:ARM, brings
+    all three; another model has the named recipe and its task, or the default ones."""
+    from manyheads.experiments.recipes import NAMED
     from manyheads.experiments.registry import EXPERIMENTS
+    from manyheads.spec.serialise import to_dict
+
+    experiment, _, arm = model.partition(":")
+    if experiment in EXPERIMENTS and arm:
+        arch, chosen, fields = _arm(experiment, arm, scale)
+        if task is not None:
+            chosen = _named_task(task)
+        if recipe is not None:
+            fields = _named_recipe(recipe)
+        return arch, chosen | ({} if data is None else {"data": data}), fields
+    if scale is not None:
+        raise UserError(f"--scale {scale} belongs to an arm of an experiment, such as fig3:L8_h16; leave it out")
     from manyheads.interop.resolve import resolve
 
-    prefix, _, rest = name.partition(":")
-    if prefix not in EXPERIMENTS or not rest:
-        return resolve(name)
-    arms = {arm.name: arm.arch for setting in EXPERIMENTS[prefix].settings.values() for arm in setting.arms}
-    if rest not in arms:
-        raise UserError(f"experiment {prefix} has no arm {rest!r}{nearest(rest, arms)}; it has {', '.join(arms)}")
-    return arms[rest]
+    fields = {} if recipe is None else _named_recipe(recipe)
+    if task is None and data is None and recipe in NAMED:
+        return resolve(model), to_dict(NAMED[recipe][1]()), fields
+    return resolve(model), _named_task(task or "images") | ({} if data is None else {"data": data}), fields
 
 
-def _fitted(arch: Any, task: Any) -> Any:
+def _arm(experiment: str, arm: str, scale: str | None) -> tuple[Arch, dict[str, Any], dict[str, Any]]:
+    """What an experiment trains under the name of an arm, with its first seed and on its first basis."""
+    from manyheads.experiments.registry import EXPERIMENTS
+    from manyheads.spec.experiment import specs
+    from manyheads.spec.serialise import to_dict
+
+    one = EXPERIMENTS[experiment]
+    runs = {each: specs(one, each) for each in one.settings if scale in (None, each)}
+    if not runs:
+        raise UserError(f"experiment {experiment} has no scale {scale!r}; write one of {', '.join(one.settings)}")
+    arms = list(dict.fromkeys(run.label["arm"] for each in runs.values() for run in each))
+    if arm not in arms:
+        raise UserError(f"experiment {experiment} has no arm {arm!r}{nearest(arm, arms)}; it has {', '.join(arms)}")
+    run = next(run for each in runs.values() for run in each if run.label["arm"] == arm)
+    if os.environ.get("RANK", "0") == "0":
+        where = f"at scale {run.label['scale']}" + (f" on equal {run.label['basis']}" if "basis" in run.label else "")
+        print(f"{experiment}:{arm} {where}, with its own task and recipe", file=sys.stderr)
+    return run.arch, to_dict(run.task), to_dict(run.recipe)
+
+
+def _fitted(arch: Arch, task: Task) -> Arch:
     """The model for this task's data: image size and classes, vocabulary and length."""
-    from manyheads.tasks import Images
+    from manyheads import tasks
 
-    fitted: Any = task.fit(arch) if hasattr(task, "fit") else arch  # points and measurements fit as they are, or not
+    fitted = tasks.fit(task, arch)
     if fitted != arch and os.environ.get("RANK", "0") == "0":
-        told = f"{type(task).__name__}: embedding and head are its own"
-        if isinstance(task, Images):
-            embed = fitted.embed
-            told = f"{embed.image} px, {embed.channels} channels and {fitted.head.classes} classes"
-        print(f"the model is built for {told}", file=sys.stderr)
-    task.check(fitted)
+        words = f"{type(task).__name__}: embedding and head are its own"
+        if isinstance(task, tasks.Images):
+            channels, size = task.shape
+            words = f"{size} px, {channels} channels and {task.class_count} classes"
+        print(f"the model is built for {words}", file=sys.stderr)
+    tasks.check(task, fitted)
     return fitted
 
 
-def _recipe(name: str | None) -> dict[str, Any]:
-    if name is None:
-        return {}
-    if name in ("table6", "table6_large"):
-        from manyheads.train.table6 import table6
-
-        return table6("large" if name == "table6_large" else "base").to_dict()
-    from manyheads.train.recipes_text import NAMED
+def _named_recipe(name: str) -> dict[str, Any]:
+    from manyheads.experiments.recipes import NAMED
+    from manyheads.spec.serialise import to_dict
 
     if name in NAMED:
-        return NAMED[name][0]().to_dict()
-    return _object(Path(name), "--recipe", f"or table6, table6_large, {', '.join(NAMED)}")
+        return to_dict(NAMED[name][0]())
+    return _object(Path(name), "--recipe", f"or {', '.join(NAMED)}")
 
 
-def _task(name: str | None, data: str | None, recipe: str | None) -> dict[str, Any]:
-    if name is None and data is None and recipe in ("table6", "table6_large"):
-        from manyheads import tasks
-        from manyheads.train.table6 import table6_task
-
-        return tasks.to_dict(table6_task())
-    from manyheads.tasks import TASKS, to_dict
-    from manyheads.train.recipes_text import NAMED
-
-    if name is None and data is None and recipe in NAMED:
-        return to_dict(NAMED[recipe][1]())
+def _named_task(name: str) -> dict[str, Any]:
+    from manyheads.spec.serialise import TASKS
 
     names = {known.lower(): known for known in TASKS}
-    asked = (name or "images").lower()
-    chosen = {"is": names[asked]} if asked in names else _object(Path(str(name)), "--task", f"or {', '.join(names)}")
-    return chosen | ({} if data is None else {"data": data})
+    if name.lower() in names:
+        return {"is": names[name.lower()]}
+    return _object(Path(name), "--task", f"or {', '.join(names)}")
 
 
 def _object(file: Path, option: str, others: str) -> dict[str, Any]:
@@ -231,10 +246,10 @@ def _set(settings: list[str], into: dict[str, dict[str, Any]]) -> None:
     if not settings:
         return
     from manyheads.spec.recipe import Recipe
-    from manyheads.tasks import TASKS, to_dict
+    from manyheads.spec.serialise import TASKS, to_dict
 
     kind = TASKS.get(str(into["task"].get("is")))
-    defaults: dict[str, Any] = {"recipe": Recipe().to_dict(), "task": {} if kind is None else to_dict(kind())}
+    defaults: dict[str, Any] = {"recipe": to_dict(Recipe()), "task": {} if kind is None else to_dict(kind())}
     for text in settings:
         path, equals, value = text.partition("=")
         first, *rest = path.split(".")
@@ -256,9 +271,9 @@ def _set(settings: list[str], into: dict[str, dict[str, Any]]) -> None:
 
 
 def _estimate(
-    arch: Any,
-    recipe: Any,
-    task: Any,
+    arch: Arch,
+    recipe: Recipe,
+    task: Task,
     samples: int | None,
     gpus: int,
     tflops: float,
@@ -272,7 +287,9 @@ def _estimate(
     if samples is None and recipe.basis.kind == "epochs":
         import torch
 
-        samples = task.open(torch.device("cpu"), 0, recipe.batch, root=root).samples
+        from manyheads.tasks import open_task
+
+        samples = open_task(task, torch.device("cpu"), 0, recipe.batch, root=root).samples
     kind = cast(Any, parallel or "ddp")
     found = estimate(arch, recipe, samples=samples, gpus=gpus, device_tflops=tflops, utilisation=share, parallel=kind)
     rows = [("parameters", parameters(found.params, in_layers(arch)))]

@@ -14,27 +14,23 @@ from manyheads.paper.rows import BY_ID
 from manyheads.spec.arch import Arch
 from manyheads.spec.experiment import Arm, Comparison, Experiment, Pretraining, Setting
 from manyheads.spec.parts import Classify, Masked, Norm
+from manyheads.spec.recipe import Basis, Recipe
+from manyheads.spec.text import Glue, MaskedLanguage
 
+from .recipes import crammed, crammed_task, glue
 from .scales import BRIEF, SEEDS
 
 IDS = 30_522
-# fmt: off
-CRAMMED: dict[str, Any] = {
-    "batch": 512, "basis": {"kind": "seconds", "amount": 86_400}, "lr": 1e-3, "betas": [0.9, 0.98], "eps": 1e-12,
-    "schedule": {"kind": "triangle", "warmup": 0.75, "start": 0.25}, "weight_decay": 0.01, "clip": 0.5, "accumulate": 1,
-    "evaluate_every": 0.05, "checkpoint_every": 0.02, "probe_every": 0.1, "probe_samples": 32,
+PROBED: dict[str, Any] = {"probe_every": 0.1, "probe_samples": 32}
+PAPER = replace(crammed(), **PROBED)
+SMALL = replace(crammed(batch=512, rows=512), evaluate_every=0.1, checkpoint_every=0.1, **PROBED)
+SMOKE = replace(SMALL, **BRIEF | {"batch": 8, "probe_samples": 2})
+WIKI = crammed_task()
+TASKS = {
+    "smoke": MaskedLanguage("tinystories", tokens=32, test_limit=32),
+    "small": replace(WIKI, test_limit=2000),
+    "paper": WIKI,
 }
-PAPER: dict[str, Any] = CRAMMED | {"batch": 8192, "accumulate": 64, "ramp": 0.6}
-SMALL: dict[str, Any] = CRAMMED | {"evaluate_every": 0.1, "probe_every": 0.1, "checkpoint_every": 0.1}
-SMOKE: dict[str, Any] = SMALL | BRIEF | {"batch": 8, "probe_samples": 2}
-TASKS: dict[str, dict[str, Any]] = {
-    "smoke": {"is": "MaskedLanguage", "data": "tinystories", "tokens": 32, "test_limit": 32},
-    "small": {"is": "MaskedLanguage", "data": "shards:wiki_bert", "tokens": 128, "vocab": IDS, "protect": False,
-              "order": "given", "test_limit": 2000},
-    "paper": {"is": "MaskedLanguage", "data": "shards:wiki_bert", "tokens": 128, "vocab": IDS, "protect": False,
-              "order": "given"},
-}
-# fmt: on
 TOKENS = {"smoke": 30 * 8 * 32, "small": 131e6, "paper": 10e9}
 SECONDS = {"smoke": 0.5, "small": 240.0, "paper": 86_400.0}
 
@@ -63,12 +59,12 @@ def arms(scale: str) -> tuple[Arm, ...]:
     )
 
 
-def bases(scale: str) -> dict[str, dict[str, Any]]:
+def bases(scale: str) -> dict[str, Recipe]:
     """The recipe on equal tokens and on equal seconds."""
     recipe = {"smoke": SMOKE, "small": SMALL, "paper": PAPER}[scale]
     return {
-        "tokens": recipe | {"basis": {"kind": "tokens", "amount": TOKENS[scale]}},
-        "seconds": recipe | {"basis": {"kind": "seconds", "amount": SECONDS[scale]}},
+        "tokens": replace(recipe, basis=Basis("tokens", TOKENS[scale])),
+        "seconds": replace(recipe, basis=Basis("seconds", SECONDS[scale])),
     }
 
 
@@ -107,11 +103,6 @@ GLUE: dict[str, tuple[int, str, str, float]] = {
 }
 AT_HAND = ("cola", "sst2", "mrpc", "stsb", "rte")
 DESIGNS = ("original", "lean", "fixed", "depth_only")
-GLUE_RECIPE: dict[str, Any] = {
-    "batch": 16, "basis": {"kind": "epochs", "amount": 5}, "lr": 4e-5, "schedule": {"kind": "cosine", "warmup": 0.1},
-    "betas": [0.9, 0.98], "eps": 1e-6, "weight_decay": 0.0, "clip": 0.0, "rates": {"dropout": 0.1, "attention": 0.1},
-    "evaluate_every": 0.2, "checkpoint_every": 0.2,
-}
 # fmt: on
 
 
@@ -142,15 +133,15 @@ def _difference(task: str) -> float:
     return round((lean - original) / 100, 4)
 
 
-GLUE_TASK: dict[str, Any] = {"is": "Glue", "tokenizer": "bert_uncased", "vocab": IDS, "tokens": 128, "weights": UNKNOWN}
+GLUE_TASK = Glue(tokenizer="bert_uncased", vocab=IDS, tokens=128, weights=UNKNOWN)
 
 TABLE1_GLUE = Experiment(
     name="table1_glue",
     title="Crammed BERT on GLUE",
     question="Does Crammed BERT with 10 layers of 24 heads match 16 layers of 12 on GLUE?",
     settings={
-        "small": Setting(glue_arms("small", AT_HAND), (0, 1, 2), GLUE_TASK, {"epochs": GLUE_RECIPE}),
-        "paper": Setting(glue_arms("paper", tuple(GLUE)), (0, 1, 2), GLUE_TASK, {"epochs": GLUE_RECIPE}),
+        "small": Setting(glue_arms("small", AT_HAND), (0, 1, 2), GLUE_TASK, {"epochs": glue()}),
+        "paper": Setting(glue_arms("paper", tuple(GLUE)), (0, 1, 2), GLUE_TASK, {"epochs": glue()}),
     },
     comparisons=tuple(
         Comparison(

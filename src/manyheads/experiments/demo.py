@@ -14,6 +14,9 @@ from manyheads.arch.controls import depth_only, split
 from manyheads.arch.families import vit
 from manyheads.arch.redesign import redesign
 from manyheads.spec.experiment import Arm, Comparison, Experiment, Setting
+from manyheads.spec.images import Images
+from manyheads.spec.recipe import Basis, Recipe
+from manyheads.spec.schedule import Schedule
 
 ORIGINAL = vit(64, 6, 4, 16, 128, image=28, patch=7, channels=1, classes=10)
 LEAN = redesign(ORIGINAL, depth=3, heads=8)
@@ -25,32 +28,25 @@ ARMS = (
     Arm("split", split(ORIGINAL, LEAN).arch, "half the layers, twice the heads of half the size"),
 )
 
+RECIPE = Recipe(
+    batch=64,
+    basis=Basis("steps", 1000),
+    lr=4e-3,
+    weight_decay=0.05,
+    betas=(0.9, 0.99),
+    schedule=Schedule("cosine", warmup=0.1),
+    evaluate_every=0.1,
+    probe_every=0.1,
+    probe_samples=32,
+    checkpoint_every=0.25,
+)
+
 DEMO = Experiment(
     name="demo",
     run="manyheads demo",
     title="A small ViT, made leaner",
     question="Does a ViT with half the layers and twice the heads do as well as the original, and is it the heads?",
-    settings={
-        "smoke": Setting(
-            arms=ARMS,
-            seeds=(0, 1),
-            task={"is": "Images", "data": "fashion_mnist"},
-            recipes={
-                "steps": {
-                    "batch": 64,
-                    "basis": {"kind": "steps", "amount": 1000},
-                    "lr": 4e-3,
-                    "weight_decay": 0.05,
-                    "betas": [0.9, 0.99],
-                    "schedule": {"kind": "cosine", "warmup": 0.1},
-                    "evaluate_every": 0.1,
-                    "probe_every": 0.1,
-                    "probe_samples": 32,
-                    "checkpoint_every": 0.25,
-                }
-            },
-        )
-    },
+    settings={"smoke": Setting(arms=ARMS, seeds=(0, 1), task=Images("fashion_mnist"), recipes={"steps": RECIPE})},
     comparisons=(
         Comparison("lean", "original", "no_loss", margin=0.01, claim="L9"),
         Comparison("lean", "depth_only", "more", claim="M1"),
@@ -62,9 +58,8 @@ DEMO = Experiment(
 
 def shortened(experiment: Experiment, steps: int) -> Experiment:
     """The same experiment with fewer (or more) training steps."""
-    basis = {"kind": "steps", "amount": steps}
     settings = {}
     for scale, setting in experiment.settings.items():
-        recipes = {name: {**recipe, "basis": basis} for name, recipe in setting.recipes.items()}
+        recipes = {name: replace(recipe, basis=Basis("steps", steps)) for name, recipe in setting.recipes.items()}
         settings[scale] = replace(setting, recipes=recipes)
     return replace(experiment, settings=settings)

@@ -11,7 +11,7 @@ hold 8,540: losses compare between arms and not with those."""
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import replace
 
 from manyheads.arch.controls import depth_only, fixed, heads_only
 from manyheads.arch.families import stories
@@ -20,31 +20,20 @@ from manyheads.paper.audit import likely
 from manyheads.paper.rows import BY_ID
 from manyheads.spec.arch import Arch
 from manyheads.spec.experiment import Arm, Comparison, Experiment, Setting
+from manyheads.spec.recipe import Basis
+from manyheads.spec.text import LanguageModel
 
+from .recipes import stories_proper, stories_proper_task, stories_repository, stories_repository_task
 from .scales import BRIEF, SEEDS
 
-IDS = 50_257
-# fmt: off
-PROPER: dict[str, Any] = {
-    "batch": 128, "basis": {"kind": "steps", "amount": 2000}, "lr": 1e-3, "betas": [0.9, 0.95], "weight_decay": 0.1,
-    "schedule": {"kind": "cosine", "warmup": 0.05, "end": 0.1}, "clip": 1.0, "evaluate_every": 0.1, "checkpoint_every": 500,
-    "probe_every": 0.1, "probe_samples": 32,
+PROPER = replace(stories_proper(), probe_every=0.1, probe_samples=32)
+REPOSITORY = replace(stories_repository(), probe_every=500, probe_samples=32)
+SMOKE = replace(PROPER, **BRIEF | {"batch": 8, "basis": Basis("steps", 30), "lr": 3e-3, "probe_samples": 2})
+TASKS = {
+    "smoke": LanguageModel("tinystories", tokens=32, test_limit=32),
+    "small": stories_proper_task(),
+    "paper": stories_repository_task(),
 }
-REPOSITORY: dict[str, Any] = {
-    "batch": 128, "basis": {"kind": "steps", "amount": 2000}, "lr": 3e-4, "schedule": {"kind": "constant"},
-    "weight_decay": 0.01, "decay": "all", "clip": 0.0, "rates": {"dropout": 0.2, "attention": 0.2}, "precision": "fp32",
-    "evaluate_every": 500, "checkpoint_every": 500, "probe_every": 500, "probe_samples": 32,
-}
-SMOKE: dict[str, Any] = PROPER | BRIEF | {
-    "batch": 8, "basis": {"kind": "steps", "amount": 30}, "lr": 3e-3, "probe_samples": 2,
-}
-TASKS: dict[str, dict[str, Any]] = {
-    "smoke": {"is": "LanguageModel", "data": "tinystories", "tokens": 32, "test_limit": 32},
-    "small": {"is": "LanguageModel", "data": "shards:tinystories", "tokens": 64, "vocab": IDS},
-    "paper": {"is": "LanguageModel", "data": "shards:tinystories_lines", "tokens": 64, "vocab": IDS, "order": "random",
-              "held": 0.1},
-}
-# fmt: on
 
 
 def models(scale: str) -> tuple[Arch, Arch]:

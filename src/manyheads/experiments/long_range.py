@@ -12,6 +12,7 @@ publish for (2,2). inner is far below tokens throughout, where the conditioning 
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from manyheads.arch.families import nystromformer
@@ -19,69 +20,55 @@ from manyheads.arch.redesign import redesign
 from manyheads.paper import rows as paper
 from manyheads.spec.arch import Arch
 from manyheads.spec.experiment import Arm, Comparison, Experiment, Setting
+from manyheads.spec.generated import Grammar, Scene, Topics
+from manyheads.spec.long_range import ByteText, ListOps, LraTask, Pathfinder, PixelRow, Retrieval
+from manyheads.spec.recipe import Basis, Recipe
 
+from .long_range_recipes import PUBLISHED
 from .scales import BRIEF, SEEDS
 
 POINTS = tuple((depth, heads) for depth in (2, 1) for heads in (2, 4, 6, 8))
 TABLE = ((2, 2), (1, 4), (1, 2), (2, 4))
 WORDS = {(2, 2): "the original", (1, 4): "lean", (1, 2): "lean's depth alone", (2, 4): "lean's heads alone"}
-Fields = dict[str, Any]
-# batch, warm-up, steps, evaluated every: as published
-SCHEDULES = {
-    "listops": (32, 1000, 5_000, 50),
-    "text": (32, 8000, 20_000, 500),
-    "retrieval": (32, 800, 30_000, 300),
-    "image": (256, 175, 35_000, 175),
-    "pathfinder": (256, 312, 62_400, 312),
-}
 CUT = {"listops": 5_000, "text": 8_000, "retrieval": 6_000, "image": 8_000, "pathfinder": 15_000}  # steps at small
-# fmt: off
-TASKS: dict[str, dict[str, Fields]] = {
-    "paper": {
-        "listops": {"is": "ListOps"},
-        "text": {"is": "ByteText", "data": "imdb"},
-        "retrieval": {"is": "Retrieval", "data": "aan", "train": 147_086, "valid": 18_090, "test": 17_437},
-        "image": {"is": "PixelRow", "data": "cifar10"},
-        "pathfinder": {"is": "Pathfinder"},
-    },
+TASKS: dict[str, dict[str, LraTask]] = {
+    "paper": {name: entry.task for name, entry in PUBLISHED.items()},
     "small": {
-        "listops": {"is": "ListOps"},
-        "text": {"is": "ByteText", "data": "imdb"},
-        "retrieval": {"is": "Retrieval", "data": "made"},
-        "image": {"is": "PixelRow", "data": "cifar10_q5"},
-        "pathfinder": {"is": "Pathfinder", "train": 100_000, "valid": 5_000, "test": 10_000},
+        "listops": ListOps(),
+        "text": ByteText(data="imdb"),
+        "retrieval": Retrieval(data="made"),
+        "image": PixelRow(data="cifar10_q5"),
+        "pathfinder": Pathfinder(train=100_000, valid=5_000, test=10_000),
     },
     "smoke": {
-        "listops": {"is": "ListOps", "tokens": 64, "train": 400, "valid": 64, "test": 64,
-                    "grammar": {"is": "Grammar", "depth": 4, "arity": 5, "shortest": 10, "longest": 60}},
-        "text": {"is": "ByteText", "tokens": 128, "longest": 128, "train": 200, "valid": 64, "test": 64,
-                 "topics": {"is": "Topics", "count": 2, "shortest": 40, "longest": 128}},
-        "retrieval": {"is": "Retrieval", "tokens": 128, "longest": 128, "train": 200, "valid": 32, "test": 32,
-                      "topics": {"is": "Topics", "count": 4, "shortest": 40, "longest": 128}},
-        "image": {"is": "PixelRow", "train": 200, "valid": 32, "test": 32},
-        "pathfinder": {"is": "Pathfinder", "train": 200, "valid": 64, "test": 64,
-                       "scene": {"is": "Scene", "side": 16, "contour": 3, "distractors": 0, "distractor": 1, "apart": 5.0}},
+        "listops": ListOps(
+            tokens=64, train=400, valid=64, test=64, grammar=Grammar(depth=4, arity=5, shortest=10, longest=60)
+        ),
+        "text": ByteText(
+            tokens=128, longest=128, train=200, valid=64, test=64, topics=Topics(count=2, shortest=40, longest=128)
+        ),
+        "retrieval": Retrieval(
+            tokens=128, longest=128, train=200, valid=32, test=32, topics=Topics(count=4, shortest=40, longest=128)
+        ),
+        "image": PixelRow(train=200, valid=32, test=32),
+        "pathfinder": Pathfinder(
+            train=200, valid=64, test=64, scene=Scene(side=16, contour=3, distractors=0, distractor=1, apart=5.0)
+        ),
     },
 }
+# fmt: off
 TOYS = {  # vocabulary, tokens, classes, landmarks
     "listops": (16, 64, 10, 8), "text": (257, 128, 2, 16), "retrieval": (257, 128, 2, 16), "image": (256, 784, 10, 16),
     "pathfinder": (256, 256, 2, 16),
 }
 # fmt: on
-MODELS = {
-    "listops": paper.LISTOPS,
-    "text": paper.TEXT,
-    "retrieval": paper.RETRIEVAL,
-    "image": paper.IMAGE,
-    "pathfinder": paper.PATHFINDER,
-}
-PROBED: Fields = {"probe_every": 0.25, "probe_samples": 8}
+PROBED: dict[str, Any] = {"probe_every": 0.25, "probe_samples": 8}
 
 
 def model(task: str, scale: str) -> Arch:
     """The published model of a task, with its convolution; at smoke one of width 16."""
     if scale != "smoke":
-        return MODELS[task].make(128)
+        return PUBLISHED[task].arch
     vocab, tokens, classes, landmarks = TOYS[task]
     return nystromformer(
         16,
@@ -99,26 +86,14 @@ def model(task: str, scale: str) -> Arch:
     )
 
 
-def recipe(task: str, scale: str) -> Fields:
-    """AdamW without decay, a straight rise and a straight fall, dropout 0.1, nothing clipped."""
-    batch, warmup, steps, every = SCHEDULES[task]
-    published: Fields = {
-        "batch": batch,
-        "basis": {"kind": "steps", "amount": steps},
-        "lr": 1e-4,
-        "eps": 1e-6,
-        "weight_decay": 0.0,
-        "clip": 0.0,
-        "schedule": {"kind": "linear", "warmup": warmup / steps, "start": 1 / 25, "end": 1 / 25e4},
-        "rates": {"dropout": 0.1, "attention": 0.1},
-        "evaluate_every": every,
-        "checkpoint_every": 1000,
-    }
+def recipe(task: str, scale: str) -> Recipe:
+    """The published recipe, with the probe; at small and smoke for fewer steps at a higher rate."""
+    published = replace(PUBLISHED[task].recipe, **PROBED)
     if scale == "paper":
-        return published | PROBED
+        return published
     if scale == "small":
-        return published | PROBED | {"basis": {"kind": "steps", "amount": CUT[task]}, "lr": 3e-4, "evaluate_every": 0.1}
-    return published | BRIEF | {"batch": 8, "basis": {"kind": "steps", "amount": 20}, "lr": 3e-3, "probe_samples": 2}
+        return replace(published, basis=Basis("steps", CUT[task]), lr=3e-4, evaluate_every=0.1)
+    return replace(published, **BRIEF | {"batch": 8, "basis": Basis("steps", 20), "lr": 3e-3, "probe_samples": 2})
 
 
 def arm(task: str, scale: str, depth: int, heads: int, prefix: str = "") -> Arm:
@@ -142,7 +117,7 @@ def _figure(name: str, task: str, title: str) -> Experiment:
         title=title,
         question="Does accuracy grow with heads, and does one layer with 4 heads or more beat two layers of 2?",
         settings={
-            scale: Setting(tuple(arm(task, scale, *point) for point in POINTS), SEEDS[scale], {}, {"steps": {}})
+            scale: Setting(tuple(arm(task, scale, *point) for point in POINTS), SEEDS[scale], None, {"steps": Recipe()})
             for scale in TASKS
         },
         comparisons=(
@@ -170,16 +145,16 @@ TABLE3 = Experiment(
     question="Does one layer of 4 heads beat two layers of 2 on five long-range tasks, and is it the heads?",
     settings={
         scale: Setting(
-            tuple(arm(task, scale, *point, prefix=f"{task}_") for task in MODELS for point in TABLE),
+            tuple(arm(task, scale, *point, prefix=f"{task}_") for task in PUBLISHED for point in TABLE),
             SEEDS[scale],
-            {},
-            {"steps": {}},
+            None,
+            {"steps": Recipe()},
         )
         for scale in TASKS
     },
     comparisons=tuple(
         Comparison(f"{task}_{one}", f"{task}_{other}", "more", claim=claim, metric="test_top1", printed=difference)
-        for task in MODELS
+        for task in PUBLISHED
         for one, other, claim, difference in (
             ("L1_h4", "L2_h2", "L14", round(printed(task)[1] - printed(task)[0], 4)),
             ("L1_h4", "L1_h2", "M1", None),
@@ -187,7 +162,7 @@ TABLE3 = Experiment(
     ),
     printed={
         f"{task}_{point}": value
-        for task in MODELS
+        for task in PUBLISHED
         for point, value in zip(("L2_h2", "L1_h4"), printed(task), strict=True)
     },
 )

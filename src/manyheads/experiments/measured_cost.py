@@ -8,16 +8,17 @@ from manyheads.arch.controls import depth_only, wide_heads
 from manyheads.paper.rows import BY_ID
 from manyheads.spec.arch import Arch
 from manyheads.spec.experiment import Arm, Comparison, Experiment, Setting
+from manyheads.spec.measurements import Footprint, Speed
 
 from .crammed_bert import models as bert
 from .gpt2_stories import models as gpt2
-from .scales import SEEDS
+from .scales import ONCE, SEEDS
 from .vision_pairs import BASE, LARGE, pair
 
-SPEEDS: dict[str, dict[str, Any]] = {
-    "smoke": {"is": "Speed", "batch": 4, "gpu_batch": 16, "seconds": 0.05},
-    "small": {"is": "Speed", "batch": 32, "gpu_batch": 512},
-    "paper": {"is": "Speed", "batch": 8, "gpu_batch": 64},
+SPEEDS = {
+    "smoke": Speed(batch=4, gpu_batch=16, seconds=0.05),
+    "small": Speed(batch=32, gpu_batch=512),
+    "paper": Speed(batch=8, gpu_batch=64),
 }
 KEYS = (*(key for key in BASE if key != "deit_b"), "vit_l", "xcit_l")  # DeiT-B is ViT-B; the other twins are in here
 METRICS = ("cpu_1", "cpu_many", "gpu_1", "gpu_many")
@@ -47,7 +48,7 @@ LATENCY = Experiment(
     name="latency",
     title="How long they take",
     question="Is a lean model faster than its original, alone and in a batch, on a CPU and on a GPU?",
-    settings={scale: Setting(latency_arms(scale), SEEDS[scale], SPEEDS[scale], {"once": {}}) for scale in SPEEDS},
+    settings={scale: Setting(latency_arms(scale), SEEDS[scale], SPEEDS[scale], ONCE) for scale in SPEEDS},
     alone=True,
     comparisons=(
         *(
@@ -61,7 +62,7 @@ LATENCY = Experiment(
         ),
     ),
 )
-"""Is a lean model faster? Each run measures time on CPU and GPU (`tasks.speed`).
+"""Is a lean model faster? Each run measures time on CPU and GPU (`spec.measurements.Speed`).
 
     manyheads run latency --scale smoke     toy models, a second a run
     manyheads run latency --scale small     the pairs of the tables at their small size
@@ -125,8 +126,7 @@ MEMORY = Experiment(
     title="Training memory",
     question="Does training memory fall when heads are traded for depth, in float32 with attention maps and in bfloat16?",
     settings={
-        scale: Setting(memory_arms(scale), SEEDS[scale], {"is": "Footprint", "track": scale != "smoke"}, {"once": {}})
-        for scale in SEEDS
+        scale: Setting(memory_arms(scale), SEEDS[scale], Footprint(track=scale != "smoke"), ONCE) for scale in SEEDS
     },
     comparisons=tuple(
         Comparison(
@@ -149,6 +149,6 @@ MEMORY = Experiment(
     manyheads run memory --scale small     the pairs at their small size
     manyheads run memory --scale paper     all rows of Tables 1, 2, 4 and 5 as audited, at the batches of one of 8 GPUs
 
-Each run measures any model on any machine (`tasks.footprint`): PyTorch's tracker counts a step of fake tensors; at
-smoke the formula takes its place. Printed is one GPU's share of the tables' figures, in GB. It has an overhead of about
-3 GB that no tensor explains, and so a ratio nearer to 1 than what is tracked."""
+Each run measures any model on any machine (`spec.measurements.Footprint`): PyTorch's tracker counts a step of fake
+tensors; at smoke the formula takes its place. Printed is one GPU's share of the tables' figures, in
+GB. It has an overhead of about 3 GB that no tensor explains, and so a ratio nearer to 1 than what is tracked."""

@@ -5,8 +5,9 @@ from __future__ import annotations
 
 from manyheads.arch.families import nearest_neighbor
 from manyheads.spec.experiment import Arm, Comparison, Experiment, Setting
+from manyheads.spec.measurements import HeadsKappa, WrittenDown
 
-from .scales import SEEDS
+from .scales import ONCE, SEEDS
 
 HEADS = (2, 3, 4, 6, 12, 24, 48, 96, 192)
 ENTRIES = {
@@ -37,7 +38,7 @@ THEOREM = Experiment(
     title="What the theorem says of kappa",
     question="Is kappa of concatenated heads what Theorem 3.2 says, for its own matrices and for real attention?",
     settings={
-        scale: Setting(theorem_arms(scale), SEEDS[scale], {"is": "HeadsKappa", "samples": samples}, {"once": {}})
+        scale: Setting(theorem_arms(scale), SEEDS[scale], HeadsKappa(samples=samples), ONCE)
         for scale, samples in (("smoke", 8), ("small", 64), ("paper", 64))
     },
     comparisons=(
@@ -53,7 +54,7 @@ THEOREM = Experiment(
         Comparison("attention_h192", "formula_h192", "no_loss", margin=1e-6, claim="L3", metric="deficient"),
     ),
 )
-"""Theorem 3.2 and Lemma 3.3 of the first paper, measured (`tasks.heads_kappa`).
+"""Theorem 3.2 and Lemma 3.3 of the first paper, measured (`spec.measurements.HeadsKappa`).
 
     manyheads run theorem --scale smoke     17 tokens, heads of 6
     manyheads run theorem --scale small     50 tokens, heads of 16
@@ -100,9 +101,7 @@ CONSTRUCTIONS = Experiment(
     name="constructions",
     title="Attention that is written down",
     question="Does one full-rank head find the nearest of any number of points, and do low-rank heads fail at biased ones?",
-    settings={
-        scale: Setting(construction_arms(scale), SEEDS[scale], {"is": "WrittenDown"}, {"once": {}}) for scale in DIMS
-    },
+    settings={scale: Setting(construction_arms(scale), SEEDS[scale], WrittenDown(), ONCE) for scale in DIMS},
     comparisons=(
         Comparison("exact_N16", "exact_N2", "no_loss", margin=1e-6, claim="A1", printed=0.0),
         Comparison("exact_N256", "exact_N2", "no_loss", margin=1e-6, claim="A1", printed=0.0),

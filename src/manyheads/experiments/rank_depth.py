@@ -49,17 +49,17 @@ RANK_N = Experiment(
     settings=scales(
         setting(
             by_length(16, 256, 4, (4, 64), (1, 2), (16, 4), 1024),
-            task(16, 0, held=1024),
+            task(16, 4, held=1024),
             laptop(2500, 1, 0.005, **SLOW),
         ),
         setting(
             by_length(64, 2048, 8, (4, 16, 64, 256), (1, 2, 4), (64, 32, 16), 4096),
-            task(64, 0),
+            task(64, 16),
             recipe(10_000, 1, 0.005, **SLOW),
         ),
         setting(
             by_length(64, 2048, 64, (4, 16, 64, 256), (2,), RANKS_N) + by_length(64, 2048, 64, (4, 64), (1,), (64, 16)),
-            task(64, 0),
+            task(64, 16),
             recipe(200_000, 256, 0.005),
             seeds=5,
         ),

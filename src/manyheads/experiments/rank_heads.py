@@ -4,10 +4,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
 
 from manyheads.arch.families import nearest_neighbor
 from manyheads.spec.experiment import Arm, Comparison, Experiment
+from manyheads.spec.points import Regression
 
 from .rank_parts import SLOW, encoder, laptop, rank_name, recipe, scales, setting, task, width_name
 
@@ -97,9 +97,9 @@ RANK_DIM = Experiment(
     title="Rank against dimension",
     question="Does the loss from low rank grow with the dimension, at the same rank and at the same share of it?",
     settings=scales(
-        setting(by_dim((16, 64), 8, 1, 2, 256), task(0, 8, held=1024), laptop(3000, 128, 0.005)),
-        setting(by_dim(DIMS, 16, 2, 8, 2048), task(0, 16), recipe(10_000, 256, 0.005, **SLOW)),
-        setting(by_dim(DIMS, 16, 2, 8, 2048), task(0, 16), recipe(200_000, 256, 0.005), seeds=5),
+        setting(by_dim((16, 64), 8, 1, 2, 256), task(16, 8, held=1024), laptop(3000, 128, 0.005)),
+        setting(by_dim(DIMS, 16, 2, 8, 2048), task(16, 16), recipe(10_000, 256, 0.005, **SLOW)),
+        setting(by_dim(DIMS, 16, 2, 8, 2048), task(16, 16), recipe(200_000, 256, 0.005), seeds=5),
     ),
     comparisons=(
         Comparison("d64_r4", "d16_r4", "less", claim="A2", metric="skill"),
@@ -185,8 +185,8 @@ def by_heads(dim: int, tokens: int, width: int, depth: int, heads: Iterable[int]
     )
 
 
-def _regression(dim: int, examples: int, queries: int) -> dict[str, Any]:
-    return {"is": "Regression", "dim": dim, "examples": examples, "queries": queries, "held": 2048}
+def _regression(dim: int, examples: int, queries: int) -> Regression:
+    return Regression(dim, examples, queries, held=2048)
 
 
 RANK_REGRESSION = Experiment(

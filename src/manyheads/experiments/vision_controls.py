@@ -4,16 +4,17 @@ rate (`lr`), does it matter whether more heads keep their size or share the inne
 from __future__ import annotations
 
 from bisect import bisect_left
-from typing import Any
+from dataclasses import replace
 
 from manyheads.arch.controls import controls, depth_only, fixed, mlp_dims
 from manyheads.arch.count import params, training_flops
 from manyheads.arch.redesign import redesign
 from manyheads.spec.arch import Arch
 from manyheads.spec.experiment import Arm, Best, Comparison, Expect, Experiment, Setting
-from manyheads.spec.recipe import IMAGENET_IMAGES
+from manyheads.spec.recipe import IMAGENET_IMAGES, Basis, Recipe
 
-from .scales import RECIPES, SEEDS, TABLE6_LARGE
+from .recipes import TABLE6_LARGE
+from .scales import RECIPES, SEEDS
 from .vision_pairs import LARGE, TASKS, arm, pair, task
 
 KEY = "vit_b"
@@ -34,16 +35,15 @@ def control_arms(scale: str, key: str = KEY) -> tuple[Arm, ...]:
     return tuple(out)
 
 
-def bases(scale: str, original: Arm) -> dict[str, dict[str, Any]]:
+def bases(scale: str, original: Arm) -> dict[str, Recipe]:
     """The recipe on equal steps, equal FLOPs and equal seconds."""
     recipe = RECIPES[scale]
-    kind, amount = recipe["basis"]["kind"], recipe["basis"]["amount"]
-    samples = amount * (IMAGENET_IMAGES if kind == "epochs" else recipe["batch"])
+    samples = recipe.basis.amount * (IMAGENET_IMAGES if recipe.basis.kind == "epochs" else recipe.batch)
     flops = float(f"{samples * training_flops(original.arch):.3g}")
     return {
         "steps": recipe,
-        "flops": recipe | {"basis": {"kind": "flops", "amount": flops}},
-        "seconds": recipe | {"basis": {"kind": "seconds", "amount": SECONDS[scale]}},
+        "flops": replace(recipe, basis=Basis("flops", flops)),
+        "seconds": replace(recipe, basis=Basis("seconds", SECONDS[scale])),
     }
 
 
@@ -91,7 +91,7 @@ def rate_arms(scale: str) -> tuple[Arm, ...]:
     """Every design at every rate."""
     both = pair(KEY, scale)
     archs = dict(zip(DESIGNS, (both.original, both.lean, depth_only(both.original, both.lean).arch), strict=True))
-    rate = RECIPES[scale]["lr"]
+    rate = RECIPES[scale].lr
     return tuple(
         Arm(
             f"{name}_x{factor:g}",
@@ -168,7 +168,7 @@ def policy_arms(scale: str) -> tuple[Arm, ...]:
             ("fixed_matched", thin, f"head_dim kept, MLP cut to split's parameters, {miss:+.2%}"),
             ("depth_only", depth_only(both.original, both.lean).arch, "the original heads"),
         ):
-            own = {"batch": TABLE6_LARGE["batch"]} if scale == "paper" and key in LARGE else {}
+            own = {"batch": TABLE6_LARGE.batch} if scale == "paper" and key in LARGE else {}
             one = arm(key, scale, role, arch, note)
             out.append(Arm(f"{name}_{role}", one.arch, one.note, one.task, own))
     return tuple(out)

@@ -12,6 +12,9 @@ prints few: 80.1 % for the original."""
 
 from __future__ import annotations
 
+from dataclasses import replace
+from typing import Any
+
 from manyheads.arch.count import params
 from manyheads.arch.redesign import redesign
 from manyheads.spec.arch import Arch
@@ -47,9 +50,9 @@ def _size(arch: Arch) -> str:
     return f"{count / 1e6:.1f} M" if count >= 1e6 else f"{count / 1e3:.0f} k"
 
 
-def setting(scale: str, arms: tuple[Arm, ...], **recipe: object) -> Setting:
+def setting(scale: str, arms: tuple[Arm, ...], **recipe: Any) -> Setting:
     """These arms at a scale, with fields of the recipe of their own."""
-    return Setting(arms, SEEDS[scale], TASKS[scale], {"steps": RECIPES[scale] | recipe})
+    return Setting(arms, SEEDS[scale], TASKS[scale], {"steps": replace(RECIPES[scale], **recipe)})
 
 
 def _grid(scale: str) -> tuple[Arm, ...]:

@@ -24,12 +24,13 @@ from manyheads.paper.rows import BY_ID, PAIRS
 from manyheads.spec.arch import Arch, editable
 from manyheads.spec.experiment import Arm
 
-from .scales import IMAGENET, cifar, fashion
+from .recipes import table6_task
+from .scales import cifar, fashion
 
 BASE = tuple(key for key in PAIRS if BY_ID[f"{key}/lean"].table == 4)
 LARGE = tuple(key for key in PAIRS if BY_ID[f"{key}/lean"].table == 5)
 FAMILY = {key: key.split("_")[0] for key in (*BASE, *LARGE)}
-TASKS = {"smoke": fashion(32), "small": cifar(64), "paper": IMAGENET}
+TASKS = {"smoke": fashion(32), "small": cifar(64), "paper": table6_task()}
 # timm's families normalise and crop differently; with ViT-B and DeiT-B that is all that differs
 NORMALISED = {
     "vit": ("half", 0.9),

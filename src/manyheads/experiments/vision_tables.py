@@ -15,7 +15,8 @@ from dataclasses import replace
 from manyheads.paper.rows import BY_ID
 from manyheads.spec.experiment import Arm, Comparison, Experiment, Setting
 
-from .scales import RECIPES, SEEDS, TABLE6_LARGE
+from .recipes import TABLE6_LARGE
+from .scales import RECIPES, SEEDS
 from .vision_pairs import BASE, LARGE, TASKS, arm, pair
 
 MARGIN = 0.005
@@ -23,7 +24,7 @@ MARGIN = 0.005
 
 def arms(keys: tuple[str, ...], scale: str) -> tuple[Arm, ...]:
     """Original and lean of every row; the large models' batch is their own, where the paper's is."""
-    own = {"batch": TABLE6_LARGE["batch"]}
+    own = {"batch": TABLE6_LARGE.batch}
     out = []
     for key in keys:
         both = pair(key, scale)

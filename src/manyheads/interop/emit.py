@@ -87,7 +87,7 @@ def _hf(arch: Arch, folder: Path) -> list[str]:
 
 def _python(arch: Arch, folder: Path, origin: str) -> list[str]:
     text = pformat(arch, width=110, sort_dicts=False)
-    used = sorted(name for name in record.KINDS if f"{name}(" in text and name in vars(parts))
+    used = sorted(name for name in record.PARTS if f"{name}(" in text and name in vars(parts))
     file = folder / "redesign.py"
     file.write_text(
         f'"""A redesign of {origin}, {params(arch).total:,} parameters."""\n\n'

@@ -34,7 +34,7 @@ class ManyheadsConfig(transformers.PretrainedConfig):
         self, arch: Arch | Mapping[str, Any] | None = None, rates: Mapping[str, float] | None = None, **kwargs: Any
     ) -> None:
         if isinstance(arch, Mapping):
-            arch = record.from_dict(dict(arch))
+            arch = record.arch_from_dict(dict(arch))
         self.arch = None if arch is None else record.to_dict(arch)
         self.rates = dict(rates or {})
         if arch is not None:
@@ -45,7 +45,7 @@ class ManyheadsConfig(transformers.PretrainedConfig):
         """The architecture, with as many classes as there are labels."""
         if self.arch is None:
             raise UserError("this configuration has no arch; write ManyheadsConfig(arch=RECORD)")
-        arch = record.from_dict(self.arch)
+        arch = record.arch_from_dict(self.arch)
         if isinstance(arch.head, Classify) and self.num_labels != arch.head.classes:
             arch = replace(arch, head=replace(arch.head, classes=self.num_labels))
         return arch

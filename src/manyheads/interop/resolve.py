@@ -50,10 +50,10 @@ def _file(path: Path) -> Arch:
     if isinstance(data, dict) and "model_type" in data:
         from .read_hf import from_config
 
-        return record.from_dict(data.get("arch")) if data["model_type"] == "manyheads" else from_config(data)
+        return record.arch_from_dict(data.get("arch")) if data["model_type"] == "manyheads" else from_config(data)
     if isinstance(data, dict) and "model_args" in data:  # written by `--emit timm`
-        return record.from_dict(data["model_args"].get("arch"))
-    return record.from_dict(data)
+        return record.arch_from_dict(data["model_args"].get("arch"))
+    return record.arch_from_dict(data)
 
 
 def _paper(row: str) -> Arch:
@@ -73,7 +73,7 @@ def _run(folder: Path) -> Arch:
     if not (folder / "spec.json").is_file():
         raise UserError(f"run:{folder} is not a run: it has neither model/arch.json nor spec.json")
     spec = record.read_json(folder / "spec.json")
-    return record.from_dict(spec.get("arch") if isinstance(spec, dict) else None)
+    return record.arch_from_dict(spec.get("arch") if isinstance(spec, dict) else None)
 
 
 def _hub(name: str) -> Arch:

@@ -233,7 +233,7 @@ def manyheads(
     if arch is None:
         raise UserError('create_model("manyheads") needs a record; write arch="arch.json"')
     if not isinstance(arch, Arch):
-        arch = record.from_dict(dict(arch)) if isinstance(arch, Mapping) else record.load(arch)
+        arch = record.arch_from_dict(dict(arch)) if isinstance(arch, Mapping) else record.load(arch)
     return _create("manyheads", arch, pretrained, **kwargs)
 
 

@@ -15,6 +15,7 @@ from typing import Any
 from manyheads.arch.controls import depths, head_dims, heads, inners, mlp_dims
 from manyheads.spec import serialise
 from manyheads.spec.arch import Arch, editable
+from manyheads.spec.serialise import to_dict
 
 from .chart import Chart, Dot, Line
 from .read_runs import ArmRuns
@@ -106,8 +107,8 @@ def factors(arm: ArmRuns) -> Iterator[tuple[str, Value]]:
     yield from _scalars(serialise.to_dict(arch)["embed"])
     spec = arm.runs[0].folder.spec if arm.runs else None
     if spec is not None:
-        yield from _scalars(spec.task)
-        yield from _scalars(spec.recipe)
+        yield from _scalars(to_dict(spec.task))
+        yield from _scalars(to_dict(spec.recipe))
 
 
 def _stages(arch: Arch) -> list[Any]:

@@ -12,6 +12,7 @@ from manyheads.runs import RunFolder, find
 from manyheads.spec.arch import Arch
 from manyheads.spec.errors import UserError
 from manyheads.spec.experiment import SCALES, Experiment
+from manyheads.spec.measurements import Measurement
 
 from .run_measurements import HEADLINE, Measurements, measurements
 
@@ -79,9 +80,9 @@ class Section:
     @property
     def held_equal(self) -> str:
         """The basis: what is held equal between the arms (steps, samples, flops, seconds)."""
-        recipes = [run.folder.spec.recipe for run in self.runs if run.folder.spec is not None]
-        kinds = [recipe["basis"].get("kind", "") for recipe in recipes if isinstance(recipe.get("basis"), dict)]
-        return self.basis or " or ".join(dict.fromkeys(map(str, kinds)))
+        specs = [run.folder.spec for run in self.runs if run.folder.spec is not None]
+        kinds = [spec.recipe.basis.kind for spec in specs if not isinstance(spec.task, Measurement)]
+        return self.basis or " or ".join(dict.fromkeys(kinds))
 
     @property
     def runs(self) -> list[ReportedRun]:

@@ -12,6 +12,7 @@ from manyheads.experiments.verdict import SHARES
 from manyheads.runs import RunFolder
 from manyheads.runs.json_lines import JsonLines
 from manyheads.spec.errors import UserError
+from manyheads.spec.serialise import to_dict
 
 from .chart import Point
 
@@ -187,7 +188,7 @@ def _means(groups: dict[int, list[float]]) -> list[Point]:
 
 def _held_out(folder: RunFolder, result: dict[str, Any]) -> int | None:
     """How many samples are held out: what the result states, or else what the task asks for."""
-    task = folder.spec.task if folder.spec else {}
+    task = to_dict(folder.spec.task) if folder.spec else {}
     for value in (result.get("held_out"), *(task.get(name) for name in ("test_limit", "valid", "held"))):
         if isinstance(value, int) and not isinstance(value, bool) and 0 < value < 1e12:
             return value

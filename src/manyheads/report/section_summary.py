@@ -10,7 +10,10 @@ from manyheads.arch.controls import depths, head_dims, heads, inners
 from manyheads.arch.count import forward_flops, params
 from manyheads.experiments.statistics import mean, spread
 from manyheads.experiments.verdict import SEEDS, seeds
+from manyheads.spec.measurements import Measurement
 from manyheads.spec.parts import Token
+from manyheads.spec.run import RunSpec
+from manyheads.spec.serialise import to_dict
 
 from . import number_text
 from .glossary import SCALES
@@ -124,8 +127,8 @@ def terms(section: Section) -> str:
         return " or ".join(dict.fromkeys(filter(None, values)))
 
     specs = [run.folder.spec for run in section.runs if run.folder.spec is not None]
-    budgets = named(_budget(spec.recipe) for spec in specs)
-    data = named(" ".join(str(spec.task[name]) for name in ("is", "data") if spec.task.get(name)) for spec in specs)
+    budgets = named(_budget(spec) for spec in specs)
+    data = named(_task(to_dict(spec.task)) for spec in specs)
     metric, _ = section.headline
     guesses = [run.measured.trivial[metric] for run in section.runs if metric in run.measured.trivial]
     guess = named(number_text.score(value, metric) for value in guesses)
@@ -141,11 +144,16 @@ def terms(section: Section) -> str:
     return "; ".join(filter(None, parts))
 
 
-def _budget(recipe: dict[str, Any]) -> str:
-    basis, batch = recipe.get("basis"), recipe.get("batch")
-    if not isinstance(basis, dict) or not isinstance(basis.get("amount"), int | float):
+def _budget(spec: RunSpec) -> str:
+    if isinstance(spec.task, Measurement):  # it trains nothing
         return ""
-    return f"{basis['amount']:,.6g} {basis.get('kind')}" + (f" of batch {batch}" if batch else "")
+    basis = spec.recipe.basis
+    return f"{basis.amount:,.6g} {basis.kind} of batch {spec.recipe.batch}"
+
+
+def _task(fields: Mapping[str, Any]) -> str:
+    """The kind of a task, and its data."""
+    return " ".join(str(fields[name]) for name in ("is", "data") if fields.get(name))
 
 
 def conclusion(section: Section) -> list[str]:

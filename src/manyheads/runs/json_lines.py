@@ -12,7 +12,7 @@ from typing import Any
 
 from manyheads.spec.errors import UserError
 from manyheads.spec.files import sync_folder, unwritten, write_all
-from manyheads.spec.values import line, refuse_constant
+from manyheads.spec.json_values import line, refuse_constant
 
 BLOCK = 1 << 16
 

@@ -13,9 +13,9 @@ from typing import Any
 
 from manyheads.spec.errors import UserError
 from manyheads.spec.files import PARTIAL, SCHEMA, dump, replace, sync_folder, unwritten
+from manyheads.spec.json_values import plain
 from manyheads.spec.lock import PATIENCE, Busy, Lock
 from manyheads.spec.run import RunSpec, differences
-from manyheads.spec.values import plain
 
 from .folder import LOCK, RESULT, SPEC, STATUS, WORK, read_result, read_spec, read_status, state
 from .json_lines import JsonLines

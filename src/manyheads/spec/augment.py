@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from .errors import UserError
+from .types import check_types
 from .validate import between
 
 Span = tuple[float, float]
@@ -27,12 +28,11 @@ class Rand:
     rising: bool = False
 
     def __post_init__(self) -> None:
+        check_types(self, "Rand")
         between("Rand.ops", self.ops, 1, 15, whole=True)
         between("Rand.magnitude", self.magnitude, 0, 10)
         between("Rand.std", self.std, 0)
         between("Rand.chance", self.chance, 0, 1)
-        if not isinstance(self.rising, bool):
-            raise UserError(f"Rand.rising is {self.rising!r}; write True or False")
 
 
 @dataclass(frozen=True)
@@ -60,15 +60,12 @@ class Augment:
     mix: float = 1.0
 
     def __post_init__(self) -> None:
+        check_types(self, "Augment")
         between("Augment.crop", self.crop, 0, whole=True)
         for name in ("mixup", "cutmix"):
             between(f"Augment.{name}", getattr(self, name), 0)
         for name in ("erase", "switch", "mix"):
             between(f"Augment.{name}", getattr(self, name), 0, 1)
-        if not isinstance(self.flip, bool):
-            raise UserError(f"Augment.flip is {self.flip!r}; write True or False")
-        if self.rand is not None and not isinstance(self.rand, Rand):
-            raise UserError(f"Augment.rand is {self.rand!r}; write Rand(...) or None")
         if self.resized is not None:
             _span("Augment.resized", self.resized, 1)
         _span("Augment.ratio", self.ratio, float("inf"))
@@ -81,11 +78,10 @@ class Augment:
         return self.mix > 0 and (self.mixup > 0 or self.cutmix > 0)
 
 
-def _span(name: str, value: object, high: float) -> None:
-    fine = isinstance(value, tuple) and len(value) == 2 and all(isinstance(v, int | float) for v in value)
-    if not fine or not 0 < value[0] <= value[1] <= high:  # type: ignore[index]
+def _span(name: str, span: Span, high: float) -> None:
+    if not 0 < span[0] <= span[1] <= high:
         top = f", at most {high:g}" if high < float("inf") else ""
-        raise UserError(f"{name} is {value!r}; write two numbers, (low, high), above 0{top}")
+        raise UserError(f"{name} is {span!r}; write two numbers, (low, high), above 0{top}")
 
 
 NOTHING = Augment()

@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
 from .arch import Arch
 from .errors import UserError, nearest
+from .recipe import Recipe
 from .run import RunSpec
+from .task import Task
 
 Scale = Literal["smoke", "laptop", "small", "paper"]
 Expect = Literal["no_loss", "more", "less", "differ"]
@@ -25,19 +27,31 @@ NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.+]*")  # part of a folder's name; the
 
 @dataclass(frozen=True)
 class Arm:
-    """One model in a comparison; `task` and `recipe` are the fields in which it differs from its setting's.
+    """One model in a comparison. `task` and `recipe` are its own, or the fields in which they differ from its setting's.
 
     `start` is an arm of the experiment that this one comes after (`Experiment.after`): its weights are the first."""
 
     name: str
     arch: Arch
     note: str = ""
-    task: Mapping[str, Any] = field(default_factory=dict)
-    recipe: Mapping[str, Any] = field(default_factory=dict)
+    task: Task | Mapping[str, Any] = field(default_factory=dict)
+    recipe: Recipe | Mapping[str, Any] = field(default_factory=dict)
     start: str = ""
 
     def __post_init__(self) -> None:
         _named("arm", self.name)
+
+    def own_task(self, setting: Setting) -> Task:
+        """What this arm trains in a setting."""
+        if isinstance(self.task, Task):
+            return self.task
+        if setting.task is None:
+            raise UserError(f"arm {self.name} has no task, and its setting has none; state one of them")
+        return replace(setting.task, **self.task)
+
+    def own_recipe(self, recipe: Recipe) -> Recipe:
+        """How this arm is trained where its setting has `recipe`."""
+        return self.recipe if isinstance(self.recipe, Recipe) else replace(recipe, **self.recipe)
 
 
 @dataclass(frozen=True)
@@ -52,12 +66,12 @@ class Best:
 @dataclass(frozen=True)
 class Setting:
     """What one scale runs: every arm with every seed, once for each basis, which `recipes` maps to its recipe. `bests`
-    are the designs that have several arms."""
+    are the designs that have several arms. `task` is None where every arm has its own."""
 
     arms: tuple[Arm, ...]
     seeds: tuple[int, ...]
-    task: Mapping[str, Any]
-    recipes: Mapping[str, Mapping[str, Any]]
+    task: Task | None
+    recipes: Mapping[str, Recipe]
     bests: tuple[Best, ...] = ()
 
     def __post_init__(self) -> None:
@@ -184,7 +198,7 @@ def specs(experiment: Experiment, scale: str) -> list[RunSpec]:
                 }
                 if several:
                     label["basis"] = basis
-                out.append(RunSpec(arm.arch, {**setting.task, **arm.task}, {**recipe, **arm.recipe}, seed, label))
+                out.append(RunSpec(arm.arch, arm.own_task(setting), arm.own_recipe(recipe), seed, label))
     return out
 
 

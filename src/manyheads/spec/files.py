@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from .errors import UserError
-from .values import refuse_constant
+from .json_values import refuse_constant
 
 SCHEMA = 1  # of the run folder: spec.json, status.json and result.json carry it, the JSON lines follow spec.json
 PARTIAL = ".partial"

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from .errors import UserError
+from .types import check_types
+
 
 @dataclass(frozen=True, slots=True)
 class Rates:
@@ -14,7 +17,8 @@ class Rates:
     path: float = 0.0  # on residual branches, the rate of the deepest layer
 
     def __post_init__(self) -> None:
+        check_types(self, "recipe.rates")
         for name in ("dropout", "attention", "path"):
             rate = getattr(self, name)
             if not 0.0 <= rate < 1.0:
-                raise ValueError(f"{name} rate is {rate}; write a number from 0 up to, not including, 1")
+                raise UserError(f"recipe.rates.{name} is {rate}; write a number from 0 up to, not including, 1")

@@ -9,56 +9,60 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
 
-from . import serialise as record
 from .arch import Arch
 from .errors import UserError, nearest
 from .files import SCHEMA, upgrade
-from .values import canonical, plain
+from .json_values import canonical, plain
+from .recipe import Recipe
+from .serialise import arch_from_dict, from_dict, task_from_dict, to_dict
+from .task import Task
 
 HASHED = ("schema", "arch", "task", "recipe", "seed")  # what decides the numbers of a run; its label does not
 
 
 @dataclass(frozen=True)
 class RunSpec:
-    """One training run, exactly: the same specification gives the same numbers. `task` and `recipe` are JSON objects
-    that belong to the rooms which read them; `label` says what the run is for (experiment, arm, scale) and is not in
-    the id."""
+    """One training run, exactly: the same specification gives the same numbers.
+
+    `label` says what the run is for (experiment, arm, scale) and is not in the id."""
 
     arch: Arch
-    task: dict[str, Any]
-    recipe: dict[str, Any]
+    task: Task
+    recipe: Recipe
     seed: int
     label: dict[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        if not isinstance(self.arch, Arch):
-            raise UserError(f"arch is a {type(self.arch).__name__}; write an Arch")
+        for name, kind in (("arch", Arch), ("task", Task), ("recipe", Recipe)):
+            if not isinstance(getattr(self, name), kind):
+                raise UserError(
+                    f"{name} is a {type(getattr(self, name)).__name__}; write a {kind.__name__}, or read plain JSON "
+                    "values with RunSpec.from_dict"
+                )
         if type(self.seed) is not int or self.seed < 0:
             raise UserError(f"seed {self.seed!r}: write a whole number of at least 0")
-        for name in ("task", "recipe", "label"):
-            value = getattr(self, name)
-            if not isinstance(value, dict):
-                raise UserError(f"{name} is a {type(value).__name__}; write a JSON object")
-            object.__setattr__(self, name, plain(value, name, gaps=False))  # a copy: nobody edits a specification later
+        if not isinstance(self.label, dict):
+            raise UserError(f"label is a {type(self.label).__name__}; write a JSON object")
+        # a copy: nobody edits a specification later
+        object.__setattr__(self, "label", plain(self.label, "label", gaps=False))
 
     def __hash__(self) -> int:
         return hash((self.arch, self.seed))
 
     @property
     def id(self) -> str:
-        """16 hexadecimal digits: the hash of everything but the label."""
-        return digest(self.to_dict())
+        """16 hexadecimal digits: the hash of everything but the label, every field stated.
+
+        A run folder keeps the id that it was written with. Experiments once wrote only the fields that they stated;
+        such a folder's own id (`runs.Run.id`) differs from this one, and it is the same run."""
+        return _digest(
+            {"schema": str(SCHEMA), "seed": str(self.seed)} | {name: _text(getattr(self, name)) for name in RECORDS}
+        )
 
     def to_dict(self) -> dict[str, Any]:
         """As plain JSON values, schema first."""
-        return {
-            "schema": SCHEMA,
-            "arch": record.to_dict(self.arch),
-            "task": self.task,
-            "recipe": self.recipe,
-            "seed": self.seed,
-            "label": self.label,
-        }
+        records = {name: to_dict(getattr(self, name)) for name in RECORDS}
+        return {"schema": SCHEMA} | records | {"seed": self.seed, "label": self.label}
 
     @classmethod
     def from_dict(cls, data: Any) -> RunSpec:
@@ -66,38 +70,52 @@ class RunSpec:
         there is one, has to be the hash of the rest."""
         if not isinstance(data, dict) or "schema" not in data or "arch" not in data:
             raise UserError("this is not the specification of a run: it has no `schema` and `arch`")
-        told, upgraded = data.get("id"), upgrade("spec.json", data)
-        known = (*HASHED, "label", "id")
+        written_id, upgraded = data.get("id"), upgrade("spec.json", data)
+        fields = (*HASHED, "label", "id")
         for name in upgraded:
-            if name not in known:
-                raise UserError(f"the specification has no field {name!r}{nearest(name, known)}")
+            if name not in fields:
+                raise UserError(f"the specification has no field {name!r}{nearest(name, fields)}")
         missing = [name for name in HASHED if name not in upgraded]
         if missing:
             raise UserError(f"the specification lacks {', '.join(missing)}")
-        if told is not None and told != digest(data):
+        if written_id is not None and written_id != digest(data):
             raise UserError(
-                f"the specification was changed after it was written: its id is {told!r}, and its content "
+                f"the specification was changed after it was written: its id is {written_id!r}, and its content "
                 f"gives {digest(data)!r}; start a new run for another specification"
             )
-        return cls(
-            _arch(json.dumps(upgraded["arch"])),
-            upgraded["task"],
-            upgraded["recipe"],
-            upgraded["seed"],
-            upgraded.get("label", {}),
-        )
+        records = {name: _record(name, json.dumps(upgraded[name])) for name in RECORDS}
+        return cls(**records, seed=upgraded["seed"], label=upgraded.get("label", {}))
+
+
+RECORDS = ("arch", "task", "recipe")
 
 
 def digest(data: dict[str, Any]) -> str:
     """The id of a specification as it is written, of whatever schema."""
-    parts = (f'"{name}":{_canonical(json.dumps(data.get(name)))}' for name in sorted(HASHED))
-    return hashlib.sha256(f"{{{','.join(parts)}}}".encode()).hexdigest()[:16]
+    return _digest({name: _canonical(json.dumps(data.get(name))) for name in HASHED})
+
+
+def _digest(texts: dict[str, str]) -> str:
+    parts = ",".join(f'"{name}":{texts[name]}' for name in sorted(texts))
+    return hashlib.sha256(f"{{{parts}}}".encode()).hexdigest()[:16]
 
 
 # Thousands of runs share a few architectures, tasks and recipes, and these cost more than reading the file.
-@lru_cache(maxsize=1024)
-def _arch(text: str) -> Arch:
-    return record.from_dict(json.loads(text))
+@lru_cache(maxsize=4096)
+def _record(name: str, text: str) -> Any:
+    data = json.loads(text)
+    match name:
+        case "arch":
+            return arch_from_dict(data)
+        case "task":
+            return task_from_dict(data)
+        case _:
+            return from_dict(Recipe, data, "recipe")
+
+
+@lru_cache(maxsize=4096)
+def _text(record: Arch | Task | Recipe) -> str:
+    return canonical(to_dict(record))
 
 
 @lru_cache(maxsize=4096)

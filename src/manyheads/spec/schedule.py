@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from .errors import UserError
+from .types import check_types
 
 Kind = Literal["constant", "cosine", "linear", "one_cycle", "triangle"]
 Curve = Literal["flat", "line", "wave"]
@@ -35,8 +36,9 @@ class Schedule:
     beta1: tuple[float, float] | None = None
 
     def __post_init__(self) -> None:
-        if self.kind not in CURVES:
-            raise UserError(f"schedule {self.kind!r} is not known; write one of {', '.join(CURVES)}")
+        if isinstance(self.beta1, list):
+            object.__setattr__(self, "beta1", tuple(self.beta1))
+        check_types(self, "recipe.schedule")
         for name in ("warmup", "start", "end"):
             value = float(getattr(self, name))
             object.__setattr__(self, name, value)
@@ -44,7 +46,7 @@ class Schedule:
                 raise UserError(f"schedule.{name} is {value}; write a fraction from 0 to 1, such as 20/300")
         if self.beta1 is not None:
             object.__setattr__(self, "beta1", tuple(map(float, self.beta1)))
-            if len(self.beta1) != 2 or not all(0.0 <= beta < 1.0 for beta in self.beta1):
+            if not all(0.0 <= beta < 1.0 for beta in self.beta1):
                 raise UserError(f"schedule.beta1 is {self.beta1}; write its highest and lowest value, as [0.95, 0.85]")
 
 

@@ -1,44 +1,143 @@
-"""Records as JSON: written with a schema number, read back exactly, older schemas upgraded on the way in."""
+"""Records as JSON and back: every record of the project is written and read here, and nowhere else.
+
+    to_dict(record)                 plain JSON values, every field stated
+    from_dict(kind, data, where)    the record again; what is unknown, missing or of a wrong type is named
+
+A record that stands where others could stand says what it `is`: {"is": "Patch", "image": 224, ...}. The records of a
+recipe stand where no others can, and do not. A field marked `later` was added when files of its record already existed:
+at its default it is not written, so that a record means the same, and has the same hash, in every version.
+"""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
-from dataclasses import MISSING, fields, is_dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import MISSING, Field, fields, is_dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar, get_args
 
-from . import parts
+from . import files, generated, long_range, measurements, parts, points, text
 from .arch import SCHEMA, Arch, unstated_dialect
+from .augment import Augment, Rand
 from .errors import UserError, nearest
+from .images import Images
+from .task import Task
+from .types import hints
 
-KINDS: dict[str, type] = {
+T = TypeVar("T")
+R = TypeVar("R", bound=type)
+
+# fmt: off
+TASKS: dict[str, type[Task]] = {
+    kind.__name__: kind for kind in (
+        Images, points.NearestNeighbor, points.Regression, text.LanguageModel, text.MaskedLanguage, text.Glue,
+        long_range.ListOps, long_range.ByteText, long_range.Retrieval, long_range.PixelRow, long_range.Pathfinder,
+        measurements.HeadsKappa, measurements.Speed, measurements.Footprint, measurements.WrittenDown,
+    )
+}
+# fmt: on
+TASK_PARTS: dict[str, type] = {
+    kind.__name__: kind for kind in (Augment, Rand, generated.Grammar, generated.Topics, generated.Scene)
+}
+PARTS: dict[str, type] = {
     name: kind for name, kind in vars(parts).items() if isinstance(kind, type) and is_dataclass(kind)
 }
-# schema -> how to make the next one of it; a file of any older schema walks through them in order
+# schema -> how to make the next one of it; an architecture of any older schema walks through them in order
 UPGRADERS: dict[int, Callable[[dict[str, Any]], dict[str, Any]]] = {}
 
 
-def to_dict(arch: Arch) -> dict[str, Any]:
-    """`arch` as plain JSON values, schema first; every part says what it `is`."""
-    shown = {"schema": arch.schema} | {
-        f.name: _plain(getattr(arch, f.name)) for f in fields(arch) if f.name != "schema"
-    }
-    if arch.dialect == unstated_dialect(arch.family, arch.head):
-        del shown["dialect"]
-    return shown
+def register(kind: R) -> R:
+    """Make a task of your own one that files may name; a decorator for its record."""
+    TASKS[kind.__name__] = kind
+    return kind
+
+
+def to_dict(record: Any) -> dict[str, Any]:
+    """`record`, and the records inside it, as plain JSON values with their fields in order."""
+    kind = type(record)
+    written = {f.name: _plain(getattr(record, f.name)) for f in fields(record) if not _left_out(record, f)}
+    if "schema" in written:  # it says how to read what follows
+        written = {"schema": written.pop("schema")} | written
+    tagged = any(kinds.get(kind.__name__) is kind for kinds in (TASKS, TASK_PARTS, PARTS))
+    return ({"is": kind.__name__} if tagged else {}) | written
 
 
 def _plain(value: Any) -> Any:
     if isinstance(value, tuple):
         return [_plain(item) for item in value]
-    if is_dataclass(value) and not isinstance(value, type):
-        return {"is": type(value).__name__} | {f.name: _plain(getattr(value, f.name)) for f in fields(value)}
-    return value
+    return to_dict(value) if is_dataclass(value) else value
 
 
-def from_dict(data: Any) -> Arch:
-    """The record that `to_dict` wrote, or that a person wrote by hand: wrong or missing fields are named."""
+def _left_out(record: Any, field: Field[Any]) -> bool:
+    if isinstance(record, Arch) and field.name == "dialect":
+        return record.dialect == unstated_dialect(record.family, record.head)
+    return bool(field.metadata.get("later")) and getattr(record, field.name) == field.default
+
+
+def from_dict(kind: type[T], data: Any, where: str) -> T:
+    """The record of class `kind` that `to_dict` wrote, or that a person wrote by hand: what is left out keeps its
+    default. `where` is the record's name in messages."""
+    if not isinstance(data, dict):
+        raise UserError(f"{where} is {_short(data)}; write an object with the fields of {kind.__name__}")
+    values = {name: value for name, value in data.items() if name != "is"}
+    stated = {field.name: field for field in fields(kind)}  # type: ignore[arg-type]  # T is a dataclass
+    tag = f" ({kind.__name__})" if "is" in data else ""
+    for name in values:
+        if name not in stated:
+            hint = nearest(name, stated) or f"; it takes {', '.join(stated)}"
+            raise UserError(f"{where}{tag} has no field {name!r}{hint}")
+    lacking = [
+        name
+        for name, field in stated.items()
+        if name not in values and field.default is MISSING and field.default_factory is MISSING
+    ]
+    if lacking:
+        raise UserError(f"{where}{tag} lacks {', '.join(lacking)}")
+    of: Any = kind
+    kinds = hints(of)
+    return kind(**{name: _read(kinds[name], value, f"{where}.{name}") for name, value in values.items()})
+
+
+def _read(hint: Any, value: Any, where: str) -> Any:
+    """`value` where the annotation `hint` stands."""
+    if isinstance(value, list):
+        options = get_args(hint)
+        return tuple(_read(options[0] if options else None, item, f"{where}[{i}]") for i, item in enumerate(value))
+    if not isinstance(value, dict):
+        return value
+    untagged = [kind for kind in (hint, *get_args(hint)) if _is_untagged(kind)]
+    if untagged and "is" not in value:
+        return from_dict(untagged[0], value, where)
+    return tagged(PARTS | TASK_PARTS, value, where, "no record")
+
+
+def _is_untagged(kind: Any) -> bool:
+    return is_dataclass(kind) and kind.__name__ not in PARTS | TASK_PARTS  # type: ignore[union-attr]  # a class
+
+
+def tagged(kinds: Mapping[str, type], value: dict[str, Any], where: str, wrong: str) -> Any:
+    """The record of the kind that `value` says it `is`, one of `kinds`."""
+    name = value.get("is")
+    if not isinstance(name, str) or name not in kinds:
+        hint = nearest(str(name), kinds) or f"; known: {', '.join(kinds)}"
+        raise UserError(f'{where}: "is": {_short(name)} is {wrong}{hint}')
+    return from_dict(kinds[name], value, where)
+
+
+# ------------------------------------------------------------------------------------------------------------- tasks
+def task_from_dict(data: Any) -> Task:
+    """The task in a JSON object that says what it `is`."""
+    if not isinstance(data, dict) or not isinstance(data.get("is"), str):
+        raise UserError(
+            f'a task is an object that says what it "is", such as {{"is": "Images"}}; this is {_short(data)}'
+        )
+    task: Task = tagged(TASKS, data, "task", "no task")
+    return task
+
+
+# ----------------------------------------------------------------------------------------------------- architectures
+def arch_from_dict(data: Any) -> Arch:
+    """The architecture in a JSON object, of this schema or an older one."""
     if not isinstance(data, dict) or "family" not in data:
         raise UserError("this is not an architecture record: it has no `family`")
     schema = data.get("schema", 1)  # files are numbered from the first one on
@@ -48,62 +147,27 @@ def from_dict(data: Any) -> Arch:
         data = UPGRADERS[schema](data)
         schema += 1
     if not isinstance(data.get("stages"), list):
-        raise UserError(f"stages is {json.dumps(data.get('stages'))[:80]}; write a list of Stage")
-    wanted = {field.name for field in fields(Arch)}
-    _refuse_unknown(data, wanted, "the record")
-    missing = sorted(wanted - data.keys() - {"schema", "dialect"})
-    if missing:
-        raise UserError(f"the record lacks {', '.join(missing)}")
-    head = _part(data["head"], "head")
-    return Arch(
-        family=data["family"],
-        embed=_part(data["embed"], "embed"),
-        stages=_part(data["stages"], "stages"),
-        head=head,
-        dialect=data.get("dialect", unstated_dialect(data["family"], head)),
-    )
-
-
-def _part(value: Any, where: str) -> Any:
-    if isinstance(value, list):
-        return tuple(_part(item, f"{where}[{i}]") for i, item in enumerate(value))
-    if not isinstance(value, dict):
-        return value
-    kind = value.get("is")
-    if not isinstance(kind, str) or kind not in KINDS:
-        known = nearest(str(kind), KINDS) or f"; known parts: {', '.join(KINDS)}"
-        raise UserError(f'{where}: "is": {json.dumps(kind)} is no part of a model{known}')
-    given = {name: _part(item, f"{where}.{name}") for name, item in value.items() if name != "is"}
-    wanted = fields(KINDS[kind])
-    _refuse_unknown(given, {field.name for field in wanted}, where)
-    missing = [f.name for f in wanted if f.name not in given and f.default is MISSING]
-    if missing:
-        raise UserError(f"{where} ({kind}) lacks {', '.join(missing)}")
-    return KINDS[kind](**given)
-
-
-def _refuse_unknown(given: dict[str, Any], wanted: set[str], where: str) -> None:
-    for name in given:
-        if name not in wanted:
-            hint = nearest(name, wanted) or f"; it takes {', '.join(sorted(wanted))}"
-            raise UserError(f"{where} has no field {name!r}{hint}")
+        raise UserError(f"stages is {_short(data.get('stages'))}; write a list of Stage")
+    kinds = hints(Arch)
+    for name in data:
+        if name not in kinds:
+            hint = nearest(name, kinds) or f"; it takes {', '.join(kinds)}"
+            raise UserError(f"the record has no field {name!r}{hint}")
+    lacking = sorted({field.name for field in fields(Arch) if field.default is MISSING} - data.keys())
+    if lacking:
+        raise UserError(f"the record lacks {', '.join(lacking)}")
+    values = {name: _read(kinds[name], value, name) for name, value in data.items() if name != "schema"}
+    return Arch(**{"dialect": unstated_dialect(values["family"], values["head"])} | values)
 
 
 def save(arch: Arch, path: Path | str) -> None:
     """Write `arch` as JSON, replacing the file in one step."""
-    target = Path(path)
-    partial = target.with_name(target.name + ".partial")
-    try:
-        partial.write_text(json.dumps(to_dict(arch), indent=1) + "\n")
-        partial.replace(target)
-    except OSError as error:
-        partial.unlink(missing_ok=True)
-        raise UserError(f"{path} cannot be written: {error.strerror or error}") from None
+    files.replace(Path(path), files.dump(to_dict(arch)))
 
 
 def load(path: Path | str) -> Arch:
-    """Read a record that `save` wrote."""
-    return from_dict(read_json(path))
+    """Read an architecture that `save` wrote."""
+    return arch_from_dict(read_json(path))
 
 
 def read_json(path: Path | str) -> Any:
@@ -116,3 +180,7 @@ def read_json(path: Path | str) -> Any:
         raise UserError(f"{path} is not JSON: {error}") from None
     except RecursionError:
         raise UserError(f"{path} is nested too deeply to be a record") from None
+
+
+def _short(value: Any) -> str:
+    return json.dumps(value, default=str)[:80]

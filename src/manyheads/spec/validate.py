@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import isfinite
 from numbers import Real
 
 from .errors import UserError
@@ -10,7 +11,8 @@ from .errors import UserError
 def between(name: str, value: object, low: float, high: float = float("inf"), whole: bool = False) -> None:
     """Refuse what is not a number from `low` to `high`."""
     kind = int if whole else Real
-    if isinstance(value, bool) or not isinstance(value, kind) or not low <= value <= high:  # type: ignore[operator]
+    number = isinstance(value, kind) and not isinstance(value, bool) and isfinite(value)
+    if not number or not low <= value <= high:  # type: ignore[operator]  # it is a number here
         word = "a whole number" if whole else "a number"
         top = f"from {low:g} to {high:g}" if high < float("inf") else f"of at least {low:g}"
         raise UserError(f"{name} is {value!r}; write {word} {top}")

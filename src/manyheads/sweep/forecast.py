@@ -19,9 +19,9 @@ from manyheads import tasks
 from manyheads.arch.count import params, training_flops
 from manyheads.runs import Run, RunSpec
 from manyheads.spec.errors import UserError
+from manyheads.spec.measurements import Measurement
 from manyheads.spec.parts import Token
-from manyheads.spec.recipe import Recipe
-from manyheads.tasks.measurement import Measurement
+from manyheads.spec.task import Task
 from manyheads.train.budget import budget
 from manyheads.train.estimate import part_bytes
 from manyheads.train.numerics import uses_half
@@ -85,8 +85,8 @@ def wall(forecasts: Iterable[Forecast], workers: int) -> float:
 
 def _one(job: Job, done: bool, taken: float | None, kind: str, speed: float, root: Path | None) -> Forecast:
     arch, count = job.spec.arch, params(job.spec.arch).total
-    task, recipe = tasks.from_dict(job.spec.task), Recipe.from_dict(job.spec.recipe)
-    task.check(arch)
+    task, recipe = job.spec.task, job.spec.recipe
+    tasks.check(task, arch)
     if isinstance(task, Measurement):
         return Forecast(job, done, count, seconds=taken)
     device = torch.device(kind)
@@ -95,7 +95,7 @@ def _one(job: Job, done: bool, taken: float | None, kind: str, speed: float, roo
     unit, per_sample = ("tokens", arch.stages[0].tokens) if text else ("images", 1)
     samples = None
     if recipe.basis.kind == "epochs":
-        samples = _samples(json.dumps(job.spec.task), recipe.batch, root)
+        samples = _samples(job.spec.task, recipe.batch, root)
         if samples is None:
             return Forecast(job, done, count, seconds=taken, memory=memory)
     spend = budget(recipe, arch, unit=unit, per_sample=per_sample, samples=samples)
@@ -109,10 +109,10 @@ def _one(job: Job, done: bool, taken: float | None, kind: str, speed: float, roo
 
 
 @lru_cache(maxsize=256)
-def _samples(task: str, batch: int, root: Path | None) -> int | None:
+def _samples(task: Task, batch: int, root: Path | None) -> int | None:
     """How many samples an epoch has; None where the data is missing."""
     try:
-        return tasks.from_dict(json.loads(task)).open(torch.device("cpu"), 0, batch, root=root).samples
+        return tasks.open_task(task, torch.device("cpu"), 0, batch, root=root).samples
     except UserError:
         return None
 

@@ -18,6 +18,7 @@ from manyheads.experiments import registry
 from manyheads.runs import Run, RunSpec, find
 from manyheads.spec.errors import UserError, nearest
 from manyheads.spec.experiment import SCALES, Experiment, folder, specs
+from manyheads.spec.text import Glue
 
 from .jobs import Job
 from .worker import thread_settings
@@ -187,7 +188,8 @@ def with_weights(root: Path, runs: Sequence[RunSpec], tuning: Experiment, pretra
                 f"{source} is not finished, and {arm} starts from its weights; write `{pretraining.command(scale)}` "
                 "first"
             )
-        tuned = replace(spec, task={**spec.task, "weights": weights_digest(source / "model")})
+        assert isinstance(spec.task, Glue)  # the one task that fine-tunes
+        tuned = replace(spec, task=replace(spec.task, weights=weights_digest(source / "model")))
         begin(Run.create(folder(root, tuned), tuned), source / "model")
         ready.append(tuned)
     return ready

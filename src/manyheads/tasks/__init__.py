@@ -1,19 +1,33 @@
-"""What a model is trained to do: batches, loss and metrics, behind one protocol (`task`)."""
+"""Tasks carried out: which models fit, batches, loss and metrics, chosen by the type of the task's record (`task`)."""
 
 from manyheads.spec.augment import Augment, Rand
+from manyheads.spec.images import Images
+from manyheads.spec.points import NearestNeighbor, Regression
+from manyheads.spec.serialise import TASKS, to_dict
+from manyheads.spec.serialise import task_from_dict as from_dict
+from manyheads.spec.task import Task
+from manyheads.spec.text import Glue, LanguageModel, MaskedLanguage
 
-from .glue import Glue
-from .images import Images
-from .language import LanguageModel
-from .masked import MaskedLanguage
-from .nearest import NearestNeighbor
-from .record import TASKS, from_dict, to_dict
-from .regression import Regression
-from .task import Task, Work
+from . import glue, images, long_range, measured_attention, measurements, points, text  # noqa: F401  # they register
+from .measurements import measure
+from .task import Work, check, fit, open_task
 
-# fmt: off
 __all__ = [
-    "TASKS", "Augment", "Glue", "Images", "LanguageModel", "MaskedLanguage", "NearestNeighbor", "Rand", "Regression",
-    "Task", "Work", "from_dict", "to_dict",
+    "TASKS",
+    "Augment",
+    "Glue",
+    "Images",
+    "LanguageModel",
+    "MaskedLanguage",
+    "NearestNeighbor",
+    "Rand",
+    "Regression",
+    "Task",
+    "Work",
+    "check",
+    "fit",
+    "from_dict",
+    "measure",
+    "open_task",
+    "to_dict",
 ]
-# fmt: on

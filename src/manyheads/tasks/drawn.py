@@ -16,20 +16,28 @@ ROWS = 256  # samples of an evaluation step
 Sample = tuple[Tensor, Tensor]  # inputs, and what is wanted of them
 
 
-class Drawing(Protocol):
-    """What a drawn task has to say. Rows are independent of each other."""
+class DrawnTask(Protocol):
+    """What the record of a drawn task states."""
 
     @property
     def held(self) -> int:
         """Samples held out."""
 
     @property
-    def replay(self) -> int:
+    def repeats(self) -> int:
         """Batches in an epoch that repeats; 0: no sample ever comes again."""
 
     @property
     def given(self) -> tuple[int, int]:
         """Tokens and coordinates of one sample's input."""
+
+
+class Drawing(Protocol):
+    """How samples of a drawn task are made and judged. Rows are independent of each other."""
+
+    @property
+    def task(self) -> DrawnTask:
+        """The record."""
 
     def draw(self, generator: Generator, rows: int) -> tuple[Tensor, Tensor]:
         """Inputs and what is wanted of them."""
@@ -54,11 +62,11 @@ class DrawnWork:
 
     unit, better, waited = "tokens", ("loss", "down"), 0.0
 
-    def __init__(self, task: Drawing, device: torch.device, seed: int, batch: int) -> None:
-        self.task, self.device, self.seed, self.rows = task, device, seed, batch
-        tokens, dim = task.given
+    def __init__(self, drawing: Drawing, device: torch.device, seed: int, batch: int) -> None:
+        self.drawing, self.task, self.device, self.seed, self.rows = drawing, drawing.task, device, seed, batch
+        tokens, dim = self.task.given
         self.per_sample = tokens
-        self.samples = task.replay * batch or None
+        self.samples = self.task.repeats * batch or None
         self.together = max(1, min(64, NUMBERS // (batch * tokens * dim)))  # steps of a block
         self.block: tuple[int, Sample] | None = None
         self.kept: list[Sample] = []
@@ -70,7 +78,7 @@ class DrawnWork:
 
     def batch(self, step: int, rows: range) -> Sample:
         """Rows of a step."""
-        number, inside = divmod(step % self.task.replay if self.task.replay else step, self.together)
+        number, inside = divmod(step % self.task.repeats if self.task.repeats else step, self.together)
         if self.block is None or self.block[0] != number:
             self.block = number, self._drawn(self.device, self.together * self.rows, "train", self.seed, number)
         chosen = slice(inside * self.rows + rows.start, inside * self.rows + rows.stop)
@@ -78,12 +86,12 @@ class DrawnWork:
         return inputs[chosen], wanted[chosen]
 
     def _drawn(self, device: torch.device, rows: int, *place: int | str) -> Sample:
-        return self.task.draw(Generator(device).manual_seed(key(*place)), rows)
+        return self.drawing.draw(Generator(device).manual_seed(key(*place)), rows)
 
     def loss(self, model: nn.Module, *batch: Tensor) -> Tensor:
         """The mean over the rows."""
         inputs, wanted = batch
-        return self.task.error(model(inputs).float(), inputs, wanted).mean()
+        return self.drawing.error(model(inputs).float(), inputs, wanted).mean()
 
     def tally(self, model: nn.Module, share: tuple[int, int] = (0, 1)) -> dict[str, Tensor]:
         """Sums over part share[0] of share[1] of the held-out samples, and of the first training samples (`seen`)."""
@@ -95,12 +103,12 @@ class DrawnWork:
 
         for counted, sample in self._held(*share):
             output = model(sample[0]).float()
-            scores = {"loss": self.task.error(output, *sample)} | self.task.judge(output, *sample)
+            scores = {"loss": self.drawing.error(output, *sample)} | self.drawing.judge(output, *sample)
             for name, values in scores.items():
                 add(name, values[:counted])
             add("rows", torch.ones(counted, device=self.device))
         for counted, sample in self._seen(*share):
-            add("seen", self.task.error(model(sample[0]).float(), *sample)[:counted])
+            add("seen", self.drawing.error(model(sample[0]).float(), *sample)[:counted])
             add("seen_rows", torch.ones(counted, device=self.device))
         return sums
 
@@ -120,7 +128,7 @@ class DrawnWork:
 
     def _seen(self, part: int, parts: int) -> Iterator[tuple[int, Sample]]:
         steps = math.ceil(self.task.held / self.rows)
-        steps = min(steps, self.task.replay) if self.task.replay else steps
+        steps = min(steps, self.task.repeats) if self.task.repeats else steps
         for step in range(part, parts * math.ceil(steps / parts), parts):
             yield self.rows if step < steps else 0, self.batch(step, range(self.rows))
 
@@ -140,4 +148,4 @@ class DrawnWork:
 
     def trivial(self) -> dict[str, float]:
         """What simple guesses score."""
-        return self.task.trivial()
+        return self.drawing.trivial()

@@ -1,133 +1,224 @@
-"""`Glue`: fine-tune on one of the eight GLUE tasks, each with its own metric."""
+"""GLUE carried out: which models fit, batches, loss and the metric of each of the eight tasks."""
 
 from __future__ import annotations
 
-import re
+import math
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+from torch.nn import functional
 
 from manyheads.data.local_data import data_root
-from manyheads.data.randomness import Order
+from manyheads.data.randomness import Indices, Order
 from manyheads.data.text import corpora
-from manyheads.data.text.glue import encoded
+from manyheads.data.text.glue import Encoded, encoded
 from manyheads.data.text.vocabulary import Vocabulary, load
+from manyheads.data.upload import upload
 from manyheads.spec.arch import Arch
-from manyheads.spec.datasets import SHARDS, TOKENIZER_VOCAB, glue_set
+from manyheads.spec.datasets import SHARDS, GlueSet, glue_set
 from manyheads.spec.errors import UserError
 from manyheads.spec.parts import Classify, Masked, Token
+from manyheads.spec.text import Glue
 from manyheads.spec.validate import between
 
-from .glue_work import GlueWork
+from . import glue_scores as scored
+from .task import check, dealt, fit, open_task
+from .text import EVALUATED
 
 POOLER = 1024  # hidden units of Crammed BERT's classifier
 
 
-@dataclass(frozen=True)
-class Glue:
-    """Classify sentences and pairs: `task` is cola, sst2, mrpc, stsb (a score), qqp, mnli, qnli or rte.
+@check.register(Glue)
+def _(task: Glue, arch: Arch) -> None:
+    """Refuse a model of another vocabulary, length or number of classes."""
+    wanted = glue_set(task.task).outputs
+    if not isinstance(arch.embed, Token) or not isinstance(arch.head, Classify):
+        raise UserError(
+            f"Glue trains a model that reads tokens and has a Classify head; this one is {arch.family} "
+            f"with {type(arch.embed).__name__} and {type(arch.head).__name__}: take Glue.fit of an encoder"
+        )
+    if arch.head.classes != wanted:
+        raise UserError(
+            f"{task.task} has {wanted} outputs and the model gives {arch.head.classes}; build it with "
+            f"Classify({wanted}, ...)"
+        )
+    if arch.embed.vocab < task.ids:
+        raise UserError(
+            f"tokenizer {task.tokenizer} has ids 0 to {task.ids - 1} and the model's vocabulary is "
+            f"{arch.embed.vocab}; take the tokenizer that it was pretrained with"
+        )
+    if arch.stages[0].tokens != task.tokens:
+        raise UserError(
+            f"Glue.tokens is {task.tokens} and the model is built for {arch.stages[0].tokens}; write "
+            f"tokens={arch.stages[0].tokens}"
+        )
+    if task.segments != bool(arch.embed.types):
+        raise UserError(
+            f"Glue.segments is {task.segments} and the model has {arch.embed.types} segment types; write "
+            f"segments={bool(arch.embed.types)}"
+        )
 
-    Rows are <cls> A <sep> B <sep>, a single sentence with an empty B, cut to `tokens`. `data` is the folder that holds
-    CoLA, SST-2, ...; `tokenizer` a name of `data.text.vocabulary`, or shards:NAME for that of a corpus, of `vocab` ids
-    (to be stated where the name does not tell). `segments` marks B with type 1, for models that have types. `weights`
-    is the sha256 of the weights that fine-tuning starts from (`train.finetune`): it belongs to what the run is; `scratch`
-    are those that the seed draws. `limit` and `test_limit` keep the first so many examples."""
 
-    task: str = "rte"
-    data: str = "glue"
-    tokenizer: str = "bert_uncased"
-    vocab: int | None = None
-    tokens: int = 128
-    segments: bool = False
-    weights: str = ""
-    limit: int | None = None
-    test_limit: int | None = None
+@fit.register(Glue)
+def _(task: Glue, arch: Arch) -> Arch:
+    """A pretrained encoder's record with a classifier on the first token in place of its head: Crammed BERT's
+    hidden layer of 1,024, or one as wide as the model (BERT's pooler); tanh."""
+    if isinstance(arch.head, Masked) and isinstance(arch.embed, Token):
+        hidden = POOLER if arch.family == "crammed_bert" else arch.stages[-1].width
+        head = Classify(glue_set(task.task).outputs, "class", arch.head.norm, hidden=hidden, act="tanh")
+    elif isinstance(arch.head, Classify):
+        head = replace(arch.head, classes=glue_set(task.task).outputs)
+    else:
+        raise UserError(
+            f"Glue fine-tunes an encoder, and this is {arch.family} with {type(arch.head).__name__}; take "
+            "crammed_bert or bert"
+        )
+    stages: Any = tuple(replace(stage, tokens=task.tokens) for stage in arch.stages)
+    return Arch(arch.family, arch.embed, stages, head)
 
-    def __post_init__(self) -> None:
-        glue_set(self.task)
-        between("Glue.tokens", self.tokens, 4, whole=True)
-        for name in ("vocab", "limit", "test_limit"):
-            if getattr(self, name) is not None:
-                between(f"Glue.{name}", getattr(self, name), 1, whole=True)
-        if self.vocab is None and self.tokenizer not in TOKENIZER_VOCAB:
-            raise UserError(f"Glue.tokenizer is {self.tokenizer!r}, whose size its name does not tell; write vocab=...")
-        if self.weights and not re.fullmatch("[0-9a-f]{64}|scratch", self.weights):
-            raise UserError(
-                f"Glue.weights is {self.weights[:20]!r}; write the sha256 of a model.safetensors, or scratch"
-            )
-        if not isinstance(self.segments, bool):
-            raise UserError(f"Glue.segments is {self.segments!r}; write True or False")
+
+def vocabulary(task: Glue, root: Path) -> Vocabulary:
+    """The tokenizer."""
+    if task.tokenizer.startswith(SHARDS):
+        return corpora.tokenizer(task.tokenizer, root)
+    return load(task.tokenizer, root)
+
+
+@open_task.register(Glue)
+def _(task: Glue, device: torch.device, seed: int, batch: int, *, root: Path | None = None) -> GlueWork:
+    """The rows, in memory."""
+    between("batch", batch, 1, whole=True)
+    place, dataset = data_root(root), glue_set(task.task)
+    words = vocabulary(task, place)
+    if words.size != task.ids:
+        raise UserError(
+            f"tokenizer {task.tokenizer} has {words.size} ids, and the task says vocab={task.ids}; write "
+            f"vocab={words.size}"
+        )
+    train, held = encoded(dataset, task.data, place, words, task.tokens)
+    train = train.first(task.limit)
+    parts = tuple(part.first(task.test_limit) for part in held)
+    order = Order(len(train.labels), seed, batch)
+    return GlueWork(dataset, train, parts, order, task.segments, task.tokens, device)
+
+
+@dataclass(eq=False)  # not frozen: torch.compile would trace every field of it
+class GlueWork:
+    """Sentence classification on a device. A sample is one example, measured in the tokens it is padded to."""
+
+    task: GlueSet
+    train: Encoded
+    held: tuple[Encoded, ...]
+    order: Order
+    segments: bool
+    per_sample: int
+    device: torch.device
+    unit: str = "tokens"
+    waited: float = 0.0
 
     @property
-    def ids(self) -> int:
-        """Number of ids of the tokenizer."""
-        return self.vocab or TOKENIZER_VOCAB[self.tokenizer]
+    def samples(self) -> int:
+        """Examples in an epoch."""
+        return len(self.train.labels)
 
-    def check(self, arch: Arch) -> None:
-        """Refuse a model of another vocabulary, length or number of classes."""
-        wanted = glue_set(self.task).outputs
-        if not isinstance(arch.embed, Token) or not isinstance(arch.head, Classify):
-            raise UserError(
-                f"Glue trains a model that reads tokens and has a Classify head; this one is {arch.family} "
-                f"with {type(arch.embed).__name__} and {type(arch.head).__name__}: take Glue.fit of an encoder"
-            )
-        if arch.head.classes != wanted:
-            raise UserError(
-                f"{self.task} has {wanted} outputs and the model gives {arch.head.classes}; build it with "
-                f"Classify({wanted}, ...)"
-            )
-        if arch.embed.vocab < self.ids:
-            raise UserError(
-                f"tokenizer {self.tokenizer} has ids 0 to {self.ids - 1} and the model's vocabulary is "
-                f"{arch.embed.vocab}; take the tokenizer that it was pretrained with"
-            )
-        if arch.stages[0].tokens != self.tokens:
-            raise UserError(
-                f"Glue.tokens is {self.tokens} and the model is built for {arch.stages[0].tokens}; write "
-                f"tokens={arch.stages[0].tokens}"
-            )
-        if self.segments != bool(arch.embed.types):
-            raise UserError(
-                f"Glue.segments is {self.segments} and the model has {arch.embed.types} segment types; write "
-                f"segments={bool(arch.embed.types)}"
-            )
+    @property
+    def held_out(self) -> int:
+        """Examples of the development set, where there are two of the first."""
+        return len(self.held[0].labels)
 
-    def fit(self, arch: Arch) -> Arch:
-        """A pretrained encoder's record with a classifier on the first token in place of its head: Crammed BERT's
-        hidden layer of 1,024, or one as wide as the model (BERT's pooler); tanh."""
-        if isinstance(arch.head, Masked) and isinstance(arch.embed, Token):
-            hidden = POOLER if arch.family == "crammed_bert" else arch.stages[-1].width
-            head = Classify(glue_set(self.task).outputs, "class", arch.head.norm, hidden=hidden, act="tanh")
-        elif isinstance(arch.head, Classify):
-            head = replace(arch.head, classes=glue_set(self.task).outputs)
-        else:
-            raise UserError(
-                f"Glue fine-tunes an encoder, and this is {arch.family} with {type(arch.head).__name__}; take "
-                "crammed_bert or bert"
-            )
-        stages: Any = tuple(replace(stage, tokens=self.tokens) for stage in arch.stages)
-        return replace(arch, stages=stages, head=head)
+    @property
+    def better(self) -> tuple[str, str]:
+        """The metric that GLUE reports for this task."""
+        return self.task.metric, "up"
 
-    def vocabulary(self, root: Path) -> Vocabulary:
-        """The tokenizer."""
-        if self.tokenizer.startswith(SHARDS):
-            return corpora.tokenizer(self.tokenizer, root)
-        return load(self.tokenizer, root)
+    def batch(self, step: int, rows: range) -> tuple[Tensor, ...]:
+        """Ids, which of them are real, segment types where asked for, and labels."""
+        return self.rows(self.train, self.order.at(self.order.places(step, rows)))
 
-    def open(self, device: torch.device, seed: int, batch: int, *, root: Path | None = None) -> GlueWork:
-        """The rows, in memory."""
-        between("batch", batch, 1, whole=True)
-        place, task = data_root(root), glue_set(self.task)
-        words = self.vocabulary(place)
-        if words.size != self.ids:
-            raise UserError(
-                f"tokenizer {self.tokenizer} has {words.size} ids, and the task says vocab={self.ids}; write "
-                f"vocab={words.size}"
-            )
-        train, held = encoded(task, self.data, place, words, self.tokens)
-        train = train.first(self.limit)
-        parts = tuple(part.first(self.test_limit) for part in held)
-        order = Order(len(train.labels), seed, batch)
-        return GlueWork(task, train, parts, order, self.segments, self.tokens, device)
+    def rows(self, source: Encoded, numbers: Indices) -> tuple[Tensor, ...]:
+        """The examples of these numbers, as a model takes them; labels last."""
+        places = np.arange(self.per_sample)
+        real = places < source.lengths[numbers][:, None]
+        inputs = [source.ids[numbers].astype(np.int64), real]
+        if self.segments:
+            inputs.append(((places >= source.parts[numbers][:, None]) & real).astype(np.int64))
+        labels = source.labels[numbers]
+        inputs.append(labels if self.task.classes else labels.astype(np.float32))
+        return tuple(upload(part, self.device) for part in inputs)
+
+    def loss(self, model: nn.Module, *batch: Tensor) -> Float[Tensor, ""]:
+        """Cross-entropy, or the squared error of a score."""
+        *inputs, labels = batch
+        outputs = model(*inputs).float()
+        if not self.task.classes:
+            return functional.mse_loss(outputs[:, 0], labels)
+        return functional.cross_entropy(outputs, labels)
+
+    def tally(self, model: nn.Module, share: tuple[int, int] = (0, 1)) -> dict[str, Tensor]:
+        """The outputs for a part of each held-out file at their places, zeros elsewhere: added up, all outputs."""
+        found = {}
+        for number, source in enumerate(self.held):
+            count = len(source.labels)
+            whole = torch.zeros(count, self.task.outputs, dtype=torch.float64, device=self.device)
+            for numbers, counts in dealt(count, max(1, EVALUATED // self.per_sample), share):
+                *inputs, _ = self.rows(source, numbers)
+                with torch.no_grad():
+                    outputs = model(*inputs).double()
+                kept = upload(np.flatnonzero(counts), self.device)
+                whole[upload(numbers[counts], self.device)] = outputs[kept]
+            found[f"outputs{number}"] = whole
+        return found
+
+    def score(self, tally: dict[str, Tensor]) -> dict[str, float]:
+        """The metric that GLUE reports and its companions on the first held-out file, and a standard error: binomial,
+        of the accuracy; of a correlation where the task is a score. MNLI's other genres are `accuracy_mismatched`."""
+        outputs, true = tally["outputs0"].cpu().numpy(), self.held[0].labels
+        if not np.isfinite(outputs).all():
+            return dict.fromkeys(("loss", self.task.metric, "standard_error"), math.nan)
+        if not self.task.classes:
+            answers = outputs[:, 0]
+            linear = scored.pearson(answers, true)
+            return {
+                "loss": float(((answers - true) ** 2).mean()),
+                "pearson": linear,
+                "spearman": scored.spearman(answers, true),
+                "standard_error": scored.correlation_error(linear, len(true)),
+            }
+        found, right = outputs.argmax(axis=1), torch.from_numpy(true)
+        share = scored.accuracy(found, true)
+        out = {"loss": float(functional.cross_entropy(torch.from_numpy(outputs), right)), "accuracy": share}
+        if self.task.metric == "f1":
+            out["f1"] = scored.f1(found, true)
+        if self.task.metric == "mcc":
+            out["mcc"] = scored.matthews(found, true)
+        for number in range(1, len(self.held)):
+            answers = tally[f"outputs{number}"].cpu().numpy().argmax(axis=1)
+            out["accuracy_mismatched"] = scored.accuracy(answers, self.held[number].labels)
+        return out | {"standard_error": scored.binomial_error(share, len(true))}
+
+    def probe_batch(self, size: int) -> Tensor:
+        """The `size` longest held-out examples, cut to the shortest of them: nothing is padded."""
+        source = self.held[0]
+        if size > len(source.labels):
+            raise UserError(f"a probe on {size} examples: {len(source.labels)} are held out; write at most that many")
+        longest = np.argsort(-source.lengths, kind="stable")[:size]
+        return upload(source.ids[longest, : source.lengths[longest].min()].astype(np.int64), self.device)
+
+    def trivial(self) -> dict[str, float]:
+        """What the training set's most frequent class scores with its frequencies as chances, or its mean score."""
+        labels, true = self.train.labels, self.held[0].labels
+        if not self.task.classes:
+            return {"loss": float(((labels.mean() - true) ** 2).mean()), "pearson": 0.0, "spearman": 0.0}
+        chances = (np.bincount(labels, minlength=self.task.outputs) + 1) / (len(labels) + self.task.outputs)
+        most = np.full_like(true, int(chances.argmax()))
+        out = {"loss": float(-np.log(chances[true]).mean()), "accuracy": scored.accuracy(most, true)}
+        if self.task.metric == "f1":
+            out["f1"] = scored.f1(most, true)
+        if self.task.metric == "mcc":
+            out["mcc"] = 0.0
+        return out

@@ -1,162 +1,242 @@
-"""`Images`: classify pictures."""
+"""`Images` carried out: which models fit, batches, loss and metrics, whatever the pictures come from."""
 
 from __future__ import annotations
 
+import math
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Protocol
 
+import numpy as np
 import torch
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+from torch.nn import functional
 
 from manyheads.arch.redesign import at_image
 from manyheads.data.decoded_images import Stream
-from manyheads.data.image_augment import Normaliser
+from manyheads.data.image_augment import Geometry, Normaliser, erase, mixed, plan_mix
 from manyheads.data.image_readers import read
-from manyheads.data.image_types import Files, Pixels, Terms
+from manyheads.data.image_types import Files, Labelled, Numbers, Pixels, Terms
 from manyheads.data.local_data import data_root
+from manyheads.data.randomness import Indices, Order, balanced
 from manyheads.data.resident_images import Resident
+from manyheads.data.upload import upload
 from manyheads.spec.arch import Arch
-from manyheads.spec.augment import NOTHING, Augment
+from manyheads.spec.augment import Augment
 from manyheads.spec.datasets import image_set
 from manyheads.spec.errors import UserError
+from manyheads.spec.images import Images
 from manyheads.spec.parts import Classify, ConvStem, Patch, Pixel
 from manyheads.spec.validate import between
 
-from .image_work import ImageWork, Source
+from .task import check, fit, open_task
+
+LEAST, MOST = 32, 512  # images in an evaluation step
 
 
-@dataclass(frozen=True)
-class Images:
-    """Classify the pictures of a dataset (`spec.datasets` lists them; `folder:NAME` is a folder of your own).
-
-    `size`, `channels` and `classes` are the dataset's own where they are None; another `size` resizes, `channels=3`
-    repeats a grey image, and a folder's `size` and `classes` have to be stated. `limit` and `test_limit` keep only so
-    many training and held-out images, the first of each class. `normalise` subtracts the dataset's mean and divides by
-    its deviation (`data`), or uses 0.5 for both (`half`: timm's ViT and TNT). `centre` is the share of the shorter side
-    that evaluation keeps (0.875 and 0.9 are usual for ImageNet); images in memory are evaluated whole."""
-
-    data: str = "fashion_mnist"
-    size: int | None = None
-    channels: int | None = None
-    classes: int | None = None
-    limit: int | None = None
-    test_limit: int | None = None
-    augment: Augment = NOTHING
-    label_smoothing: float = 0.0
-    normalise: Literal["data", "half"] = "data"
-    centre: float = 1.0
-
-    def __post_init__(self) -> None:
-        if not isinstance(self.data, str):
-            raise UserError(f"Images.data is {self.data!r}; write the name of a dataset")
-        known = image_set(self.data)
-        for name in ("size", "channels", "classes", "limit", "test_limit"):
-            if getattr(self, name) is not None:
-                between(f"Images.{name}", getattr(self, name), 1, whole=True)
-        for name in ("size", "classes"):
-            if not getattr(known, name) and getattr(self, name) is None:
-                raise UserError(f"Images({self.data!r}) states no {name}, and a folder does not tell; write {name}=...")
-        if known.classes and self.classes not in (None, known.classes):
-            raise UserError(f"Images.classes is {self.classes}; {self.data} has {known.classes}: leave it out")
-        if self.channels not in (None, known.channels, 3):
-            raise UserError(
-                f"Images.channels is {self.channels}; {self.data} has {known.channels}"
-                + (", which can be repeated to 3" if known.channels == 1 else ": leave it out")
-            )
-        between("Images.label_smoothing", self.label_smoothing, 0, 1)
-        between("Images.centre", self.centre, 0.1, 1)
-        if self.centre != 1 and not known.streamed:
-            raise UserError(f"Images.centre is {self.centre}; {self.data} is evaluated on whole images: leave it out")
-        if self.normalise not in ("data", "half"):
-            raise UserError(f"Images.normalise is {self.normalise!r}; write 'data' or 'half'")
-        if not isinstance(self.augment, Augment):
-            raise UserError(f"Images.augment is {self.augment!r}; write Augment(...)")
-
-    @property
-    def shape(self) -> tuple[int, int]:
-        """Channels and side of the images a model is given."""
-        known = image_set(self.data)
-        return self.channels or known.channels, self.size or known.size
-
-    @property
-    def class_count(self) -> int:
-        """Number of classes."""
-        return self.classes or image_set(self.data).classes
-
-    def check(self, arch: Arch) -> None:
-        """Refuse a model that takes other images or gives other classes."""
-        channels, size = self.shape
-        embed, head = self._kinds(arch)
-        takes = (embed.channels, embed.image)
-        if takes != (channels, size):
-            raise UserError(
-                f"{self.data} gives images of {channels} x {size} x {size} and the model takes {takes[0]} x "
-                f"{takes[1]} x {takes[1]}; write Images({self.data!r}, size={takes[1]}, channels={takes[0]}), "
-                f"or build the model with channels={channels}, image={size}"
-            )
-        if head.classes != self.class_count:
-            raise UserError(
-                f"{self.data} has {self.class_count} classes and the model gives {head.classes}; build it with "
-                f"classes={self.class_count}"
-            )
-
-    def _kinds(self, arch: Arch) -> tuple[Patch | ConvStem | Pixel, Classify]:
-        """Embedding and head of a model that classifies images; any other is refused."""
-        if not isinstance(arch.embed, Patch | ConvStem | Pixel):
-            raise UserError(
-                f"{self.data} holds images and a {arch.family} model reads {type(arch.embed).__name__} input; "
-                "take an image model, such as vit, xcit or davit"
-            )
-        if not isinstance(arch.head, Classify):
-            raise UserError(
-                f"{self.data} asks for classes and the model's head is {type(arch.head).__name__}; write "
-                f"Classify({self.class_count})"
-            )
-        return arch.embed, arch.head
-
-    def fit(self, arch: Arch) -> Arch:
-        """`arch` for these images and classes; patch size and everything else stay."""
-        channels, size = self.shape
-        self._kinds(arch)
-        sized: Any = at_image(arch, size)
-        embed, head = replace(sized.embed, channels=channels), replace(sized.head, classes=self.class_count)
-        return replace(sized, embed=embed, head=head)
-
-    def open(self, device: torch.device, seed: int, batch: int, *, root: Path | None = None) -> ImageWork:
-        """The images on `device`: in memory as bytes, or streamed from their files."""
-        between("batch", batch, 1, whole=True)
-        if self.augment.mixes and batch % 2:
-            raise UserError(
-                f"batch is {batch}; mixup and cutmix pair the rows of a batch: write an even one, {batch + 1}"
-            )
-        known, place = image_set(self.data), data_root(root)
-        stored = read(self.data, place)
-        found = int(max(split.labels.max() for split in stored)) + 1
-        if found != self.class_count:
-            todo = "unpack it again" if known.classes else f"write classes={found}"
-            raise UserError(
-                f"{self.data} below {place} has {found} classes, and the task says {self.class_count}; {todo}"
-            )
-        train, test = stored[0].first(self.limit), stored[1].first(self.test_limit)
-        channels, size = self.shape
-        mean, std = (known.mean, known.std) if self.normalise == "data" else ((0.5,), (0.5,))
-        mean, std = (mean * channels)[:channels], (std * channels)[:channels]
-        terms = Terms(self.augment, size, mean, seed, batch, device, self.centre)
-        source: Source
-        if isinstance(train, Pixels):
-            assert isinstance(test, Pixels)
-            source = Resident(train, test, terms)
-        else:
-            assert isinstance(test, Files)
-            source = Stream(train, test, terms)
-        return ImageWork(
-            source,
-            test.labels,
-            self.class_count,
-            size,
-            self.augment,
-            self.label_smoothing,
-            Normaliser(mean, std, device),
-            seed,
-            device,
+@check.register(Images)
+def _(task: Images, arch: Arch) -> None:
+    """Refuse a model that takes other images or gives other classes."""
+    channels, size = task.shape
+    embed, head = _kinds(task, arch)
+    takes = (embed.channels, embed.image)
+    if takes != (channels, size):
+        raise UserError(
+            f"{task.data} gives images of {channels} x {size} x {size} and the model takes {takes[0]} x "
+            f"{takes[1]} x {takes[1]}; write Images({task.data!r}, size={takes[1]}, channels={takes[0]}), "
+            f"or build the model with channels={channels}, image={size}"
         )
+    if head.classes != task.class_count:
+        raise UserError(
+            f"{task.data} has {task.class_count} classes and the model gives {head.classes}; build it with "
+            f"classes={task.class_count}"
+        )
+
+
+def _kinds(task: Images, arch: Arch) -> tuple[Patch | ConvStem | Pixel, Classify]:
+    """Embedding and head of a model that classifies images; any other is refused."""
+    if not isinstance(arch.embed, Patch | ConvStem | Pixel):
+        raise UserError(
+            f"{task.data} holds images and a {arch.family} model reads {type(arch.embed).__name__} input; "
+            "take an image model, such as vit, xcit or davit"
+        )
+    if not isinstance(arch.head, Classify):
+        raise UserError(
+            f"{task.data} asks for classes and the model's head is {type(arch.head).__name__}; write "
+            f"Classify({task.class_count})"
+        )
+    return arch.embed, arch.head
+
+
+@fit.register(Images)
+def _(task: Images, arch: Arch) -> Arch:
+    """`arch` for these images and classes; patch size and everything else stay."""
+    channels, size = task.shape
+    _kinds(task, arch)
+    sized: Any = at_image(arch, size)
+    embed, head = replace(sized.embed, channels=channels), replace(sized.head, classes=task.class_count)
+    return Arch(arch.family, embed, sized.stages, head)
+
+
+@open_task.register(Images)
+def _(task: Images, device: torch.device, seed: int, batch: int, *, root: Path | None = None) -> ImageWork:
+    """The images on `device`: in memory as bytes, or streamed from their files."""
+    between("batch", batch, 1, whole=True)
+    if task.augment.mixes and batch % 2:
+        raise UserError(f"batch is {batch}; mixup and cutmix pair the rows of a batch: write an even one, {batch + 1}")
+    known, place = image_set(task.data), data_root(root)
+    stored = read(task.data, place)
+    found = int(max(split.labels.max() for split in stored)) + 1
+    if found != task.class_count:
+        todo = "unpack it again" if known.classes else f"write classes={found}"
+        raise UserError(f"{task.data} below {place} has {found} classes, and the task says {task.class_count}; {todo}")
+    train, test = stored[0].first(task.limit), stored[1].first(task.test_limit)
+    channels, size = task.shape
+    mean, std = (known.mean, known.std) if task.normalise == "data" else ((0.5,), (0.5,))
+    mean, std = (mean * channels)[:channels], (std * channels)[:channels]
+    terms = Terms(task.augment, size, mean, seed, batch, device, task.centre)
+    source: PictureSource
+    if isinstance(train, Pixels):
+        assert isinstance(test, Pixels)
+        source = Resident(train, test, terms)
+    else:
+        assert isinstance(test, Files)
+        source = Stream(train, test, terms)
+    return ImageWork(
+        source,
+        test.labels,
+        task.class_count,
+        size,
+        task.augment,
+        task.label_smoothing,
+        Normaliser(mean, std, device),
+        seed,
+        device,
+    )
+
+
+class PictureSource(Protocol):
+    """Where bytes come from: `data.resident_images.Resident` or `data.decoded_images.Stream`."""
+
+    order: Order
+    waited: float
+
+    def batch(self, step: int, rows: range) -> Labelled:
+        """Training samples of a step, cut, mirrored and changed."""
+
+    def held(self, parts: Sequence[Indices]) -> Iterator[Labelled]:
+        """Held-out images as they are, for each part the samples it lists."""
+
+
+@dataclass(eq=False)  # not frozen: torch.compile would trace every field of it
+class ImageWork:
+    """Image classification on a device. `batch` gives images and targets: class numbers, or, where batches are mixed,
+    soft targets of float32."""
+
+    source: PictureSource
+    test_labels: Indices
+    classes: int
+    size: int
+    augment: Augment
+    label_smoothing: float
+    normalise: Normaliser
+    seed: int
+    device: torch.device
+    unit: str = "images"
+    per_sample: int = 1
+    better: tuple[str, str] = ("top1", "up")
+
+    @property
+    def samples(self) -> int:
+        """Images in an epoch."""
+        return self.source.order.samples
+
+    @property
+    def held_out(self) -> int:
+        """Images of the test set."""
+        return len(self.test_labels)
+
+    @property
+    def waited(self) -> float:
+        """Seconds that batches were waited for; 0 where the images live on the device."""
+        return self.source.waited
+
+    def batch(self, step: int, rows: range) -> tuple[Numbers, Tensor]:
+        """Images, normalised, and targets of these rows of global batch `step`."""
+        if self.augment.mixes and (rows.start % 2 or len(rows) % 2 or rows.step != 1):
+            raise UserError(
+                f"rows {rows.start} to {rows.stop - 1} of a batch that is mixed: rows 2k and 2k+1 belong "
+                "together, so each rank and each part of an accumulated batch takes an even number of rows; "
+                "write a batch that divides so"
+            )
+        stored, labels = self.source.batch(step, rows)
+        images = self.normalise(stored)
+        if self.augment.erase:
+            places = self.source.order.places(step, rows)
+            images = erase(images, upload(Geometry(self.augment, self.seed).erased(places, self.size), self.device))
+        if not self.augment.mixes:
+            return images, labels
+        return mixed(images, labels, self.classes, plan_mix(self.augment, self.seed, step, self.size))
+
+    def loss(self, model: nn.Module, *batch: Tensor) -> Float[Tensor, ""]:
+        """Cross-entropy, smoothed. A distilled model gives two sets of logits in training (2 x batch x classes): both
+        learn from the labels, and the loss is their mean; there is no teacher."""
+        images, targets = batch
+        logits = model(images).float()
+        if logits.ndim == 3:
+            targets = targets.repeat(logits.shape[0], *(1,) * (targets.ndim - 1))
+            logits = logits.flatten(0, 1)
+        return functional.cross_entropy(logits, targets, label_smoothing=self.label_smoothing)
+
+    def tally(self, model: nn.Module, share: tuple[int, int] = (0, 1)) -> dict[str, Tensor]:
+        """Sums over part share[0] of share[1] of the held-out images; the model is in evaluation mode meanwhile.
+
+        Steps are as many and as large for each part: the last are filled up with images that count for nothing."""
+        part, parts = share
+        count = len(self.test_labels)
+        rows = min(MOST, max(LEAST, self.source.order.batch // parts))
+        steps = math.ceil(count / (rows * parts))
+        starts = [(step * parts + part) * rows for step in range(steps)]
+        wanted = [np.arange(start, start + rows) for start in starts]
+        sums = torch.zeros(4, dtype=torch.float64, device=self.device)
+        training = model.training
+        model.eval()
+        try:
+            held = self.source.held([at.clip(max=count - 1) for at in wanted])
+            for at, (stored, labels) in zip(wanted, held, strict=True):
+                with torch.no_grad():
+                    logits = model(self.normalise(stored)).float()
+                counts = upload(at < count, self.device)
+                sums += _judged(logits, labels).masked_fill(~counts, 0).sum(1)
+        finally:
+            model.train(training)
+        return dict(zip(("images", "loss", "top1", "top5"), sums.unbind(), strict=True))
+
+    def score(self, tally: dict[str, Tensor]) -> dict[str, float]:
+        """Mean cross-entropy (without smoothing), top-1 and top-5 accuracy of the summed tally."""
+        images = float(tally["images"])
+        return {name: float(tally[name]) / images for name in ("loss", "top1", "top5")}
+
+    def probe_batch(self, size: int) -> Numbers:
+        """The first `size` held-out images, class by class in turn, normalised."""
+        if size > len(self.test_labels):
+            raise UserError(f"a probe on {size} images: {len(self.test_labels)} are held out; write at most that many")
+        stored, _ = next(iter(self.source.held([balanced(self.test_labels, size)])))
+        return self.normalise(stored)
+
+    def trivial(self) -> dict[str, float]:
+        """What equal logits score where classes are equally frequent."""
+        return {"loss": math.log(self.classes), "top1": 1 / self.classes, "top5": min(5, self.classes) / self.classes}
+
+
+def _judged(logits: Float[Tensor, "batch classes"], labels: Int[Tensor, " batch"]) -> Float[Tensor, "4 batch"]:
+    """For every image 1, its loss, and whether its label is first and among the first five; float64.
+
+    Of equal logits the lower class comes first, and NaN comes before everything: a broken model is never right."""
+    loss = functional.cross_entropy(logits, labels, reduction="none")
+    chosen = logits.gather(1, labels[:, None])
+    lower = torch.arange(logits.shape[1], device=logits.device) < labels[:, None]
+    rank = (~(logits <= chosen) | ((logits == chosen) & lower)).sum(1)
+    return torch.stack((torch.ones_like(loss), loss, rank < 1, rank < 5)).double()

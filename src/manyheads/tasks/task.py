@@ -1,20 +1,31 @@
-"""What a task owes the training loop: a `Task` is plain data, and opened on a device it is a `Work` that gives batches.
+"""What carries a task out. A task is a record (`spec.task`); opened on a device it is a `Work` that gives batches.
 
-task = Images("cifar10", augment=Augment(crop=4, flip=True))
-task.check(arch)
-work = task.open(device, seed, batch)
-loss = work.loss(model, *work.batch(step, range(batch)))
+    task = Images("cifar10", augment=Augment(crop=4, flip=True))
+    check(task, arch)
+    work = open_task(task, device, seed, batch)
+    loss = work.loss(model, *work.batch(step, range(batch)))
+
+Each kind of task registers its own form of these functions, which are chosen by the record's type: a task of your own
+is a record that `spec.serialise.register` knows and a function that `open_task.register` knows.
 """
 
 from __future__ import annotations
 
+import math
+from collections.abc import Iterator
+from functools import singledispatch
 from pathlib import Path
-from typing import Any, ClassVar, Protocol
+from typing import Any, Protocol
 
+import numpy as np
 import torch
+from jaxtyping import Bool
 from torch import Tensor, nn
 
+from manyheads.data.randomness import Indices
 from manyheads.spec.arch import Arch
+from manyheads.spec.errors import UserError
+from manyheads.spec.task import Task
 
 
 class Work(Protocol):
@@ -64,13 +75,30 @@ class Work(Protocol):
         """What a constant guess scores."""
 
 
-class Task(Protocol):
-    """What a model is trained to do: a frozen dataclass, saved through `tasks.to_dict`."""
+@singledispatch
+def check(task: Task, arch: Arch) -> None:
+    """Refuse a model that does not fit the task: image size, channels, classes, vocabulary, head."""
 
-    __dataclass_fields__: ClassVar[dict[str, Any]]
 
-    def check(self, arch: Arch) -> None:
-        """Refuse a model that does not fit: image size, channels, classes, vocabulary, head."""
+@singledispatch
+def fit(task: Task, arch: Arch) -> Arch:
+    """`arch` with the embedding and head that the task asks for. Most tasks take a model as it is, or refuse it."""
+    return arch
 
-    def open(self, device: torch.device, seed: int, batch: int, *, root: Path | None = None) -> Work:
-        """The work on `device`; data is looked for below `root` (see `data.local_data`)."""
+
+@singledispatch
+def open_task(task: Task, device: torch.device, seed: int, batch: int, *, root: Path | None = None) -> Work:
+    """The task at work on `device`; data is looked for below `root` (see `data.local_data`)."""
+    raise UserError(f"{type(task).__name__} has no batches; `measure` measures it, as does training the run it is in")
+
+
+def dealt(count: int, most: int, share: tuple[int, int]) -> Iterator[tuple[Indices, Bool[np.ndarray, " rows"]]]:
+    """The steps of part share[0] of share[1]: sample numbers, at most `most`, and which of them count.
+
+    The last steps are filled up with samples that do not count, so that every part calls a model equally often on equal
+    shapes, as sharded models need."""
+    part, parts = share
+    rows = max(1, min(most, math.ceil(count / parts)))
+    for step in range(math.ceil(count / (rows * parts))):
+        wanted = (step * parts + part) * rows + np.arange(rows)
+        yield wanted.clip(max=count - 1), wanted < count

@@ -1,103 +1,234 @@
-"""What the tasks on packed text share: which corpus, which tokens, which model fits."""
+"""The tasks on packed text carried out: predict the next token, or predict hidden tokens."""
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+
 from manyheads.data.local_data import data_root
+from manyheads.data.randomness import Indices
 from manyheads.data.text.corpora import Corpus, corpus
+from manyheads.data.text.token_blocks import Hiding, Packed, hiding
+from manyheads.data.upload import upload
+from manyheads.nn.loss import IGNORED
 from manyheads.spec.arch import Arch
-from manyheads.spec.datasets import BLOCK_ORDERS, CORPUS_VOCAB, SHARDS, BlockOrder, check_corpus
 from manyheads.spec.errors import UserError
 from manyheads.spec.parts import Lm, Masked, Token
+from manyheads.spec.text import LanguageModel, MaskedLanguage, PackedText
 from manyheads.spec.validate import between
 
+from .task import check, dealt, fit, open_task
 
-@dataclass(frozen=True)
-class PackedText:
-    """Sequences of `tokens` ids out of a corpus (`data.text.corpora`: tinystories, or shards:NAME).
+EVALUATED = 16_384  # tokens of an evaluation step
+Ids = Int[Tensor, "batch tokens"]
 
-    `vocab` is the number of the tokenizer's ids, known of what is embedded, to be stated of shards; `tokenizer` its
-    sha256 or the beginning of it, compared where it is stated. `order` deals the training sequences: `shuffled`,
-    `random` or `given` (`data.text.token_blocks`). `held` > 0 holds out the last part of the training ids in place of the
-    corpus's own split; `test_limit` keeps the first so many held-out sequences."""
 
-    data: str = "tinystories"
-    tokens: int = 128
-    vocab: int | None = None
-    tokenizer: str = ""
-    order: BlockOrder = "shuffled"
-    held: float = 0.0
-    test_limit: int | None = None
+@check.register(LanguageModel)
+def _(task: LanguageModel, arch: Arch) -> None:
+    """Refuse a model that is no language model of this vocabulary and length."""
+    _check(task, arch, Lm, "gpt2 or llama")
 
-    def __post_init__(self) -> None:
-        name = type(self).__name__
-        check_corpus(self.data)
-        between(f"{name}.tokens", self.tokens, 2, whole=True)
-        between(f"{name}.held", self.held, 0, 0.9)
-        for field in ("vocab", "test_limit"):
-            if getattr(self, field) is not None:
-                between(f"{name}.{field}", getattr(self, field), 1, whole=True)
-        if self.vocab is None and self.data not in CORPUS_VOCAB:
-            raise UserError(
-                f"{name}({self.data!r}) states no vocab, and {SHARDS} does not tell; write vocab=..., the "
-                "number of ids in its manifest.json"
-            )
-        if self.data in CORPUS_VOCAB and self.vocab not in (None, CORPUS_VOCAB[self.data]):
-            raise UserError(f"{name}.vocab is {self.vocab}; {self.data} has {CORPUS_VOCAB[self.data]}: leave it out")
-        if self.order not in BLOCK_ORDERS:
-            raise UserError(f"{name}.order is {self.order!r}; write one of {', '.join(BLOCK_ORDERS)}")
-        if not isinstance(self.tokenizer, str):
-            raise UserError(f"{name}.tokenizer is {self.tokenizer!r}; write its sha256, or leave it out")
+
+@check.register(MaskedLanguage)
+def _(task: MaskedLanguage, arch: Arch) -> None:
+    """Refuse a model that predicts no masked tokens of this vocabulary and length."""
+    _check(task, arch, Masked, "crammed_bert or bert")
+
+
+def _check(task: PackedText, arch: Arch, head: type[Lm] | type[Masked], example: str) -> None:
+    """Refuse a model that reads no text, predicts something else, or is of another vocabulary or length."""
+    if not isinstance(arch.embed, Token) or not isinstance(arch.head, head):
+        raise UserError(
+            f"{type(task).__name__} trains a model that reads tokens and has a {head.__name__} head; this "
+            f"one is {arch.family} with {type(arch.embed).__name__} and {type(arch.head).__name__}: take "
+            f"{example}"
+        )
+    if arch.embed.vocab < task.ids:
+        raise UserError(
+            f"{task.data} has ids 0 to {task.ids - 1} and the model's vocabulary is {arch.embed.vocab}; "
+            f"build it with vocab={task.ids}"
+        )
+    if arch.stages[0].tokens != task.tokens:
+        raise UserError(
+            f"{type(task).__name__}.tokens is {task.tokens} and the model is built for "
+            f"{arch.stages[0].tokens}; write tokens={arch.stages[0].tokens}, or build it with "
+            f"tokens={task.tokens}"
+        )
+
+
+@fit.register(PackedText)
+def _(task: PackedText, arch: Arch) -> Arch:
+    """`arch` for this vocabulary and length; learned positions are as many as tokens, everything else stays."""
+    if not isinstance(arch.embed, Token):
+        raise UserError(f"{task.data} is text and a {arch.family} model reads {type(arch.embed).__name__} input")
+    embed: Any = replace(arch.embed, vocab=task.ids, positions=task.tokens if arch.embed.positions else 0)
+    stages = tuple(replace(stage, tokens=task.tokens) for stage in arch.stages)
+    return Arch(arch.family, embed, stages, arch.head)
+
+
+def _corpus(task: PackedText, root: Path | None) -> Corpus:
+    """The corpus, if it is the one that the task describes."""
+    found = corpus(task.data, data_root(root), task.held)
+    manifest = found.train.manifest
+    if manifest.vocab != task.ids:
+        raise UserError(
+            f"{task.data} was made with tokenizer {manifest.tokenizer} of {manifest.vocab} ids, and the "
+            f"task says vocab={task.ids}; write vocab={manifest.vocab}"
+        )
+    if not manifest.digest.startswith(task.tokenizer):
+        raise UserError(
+            f"{task.data} was made with tokenizer {manifest.tokenizer} ({manifest.digest[:12]}), and the "
+            f"task says {task.tokenizer[:12]}; tokenize with that one, or write tokenizer="
+            f"{manifest.digest[:12]!r}"
+        )
+    return found
+
+
+@open_task.register(LanguageModel)
+def _(task: LanguageModel, device: torch.device, seed: int, batch: int, *, root: Path | None = None) -> LanguageWork:
+    """The ids, memory-mapped."""
+    between("batch", batch, 1, whole=True)
+    found = _corpus(task, root)
+    train = Packed(found.train.tokens, task.tokens, 1, task.order, seed, batch)
+    held = Packed(found.held.tokens, task.tokens, 1, "given", 0, 1)
+    count = min(held.samples, task.test_limit or held.samples)
+    return LanguageWork(train, held, count, device, task.tokens, task.ids, found.held.bytes_per_token)
+
+
+@open_task.register(MaskedLanguage)
+def _(task: MaskedLanguage, device: torch.device, seed: int, batch: int, *, root: Path | None = None) -> MaskedWork:
+    """The ids, memory-mapped."""
+    between("batch", batch, 1, whole=True)
+    found = _corpus(task, root)
+    roles = found.roles
+    if "mask" not in roles:
+        manifest = found.train.manifest
+        raise UserError(
+            f"{task.data} was made with tokenizer {manifest.tokenizer}, which has no <mask> or [MASK]; "
+            "tokenize with one that has, such as a WordPiece"
+        )
+    kept = tuple(sorted({roles[name] for name in ("pad", "end", "cls", "sep", "mask") if name in roles}))
+    hide = hiding(task.tokens, task.share, roles["mask"], task.ids, kept if task.protect else ())
+    train = Packed(found.train.tokens, task.tokens, 0, task.order, seed, batch)
+    held = Packed(found.held.tokens, task.tokens, 0, "given", 0, 1)
+    count = min(held.samples, task.test_limit or held.samples)
+    return MaskedWork(train, held, count, device, task.tokens, hide, seed)
+
+
+@dataclass(eq=False)  # not frozen: torch.compile would trace every field of it
+class PackedWork:
+    """Sequences of `per_sample` tokens on a device; `held_out` of `held` are evaluated."""
+
+    train: Packed
+    held: Packed
+    held_out: int
+    device: torch.device
+    per_sample: int
+
+    unit, better, waited = "tokens", ("loss", "down"), 0.0
 
     @property
-    def ids(self) -> int:
-        """Number of ids of the tokenizer."""
-        return self.vocab or CORPUS_VOCAB[self.data]
+    def samples(self) -> int:
+        """Sequences in an epoch."""
+        return self.train.samples
 
-    def _check(self, arch: Arch, head: type[Lm] | type[Masked], example: str) -> None:
-        """Refuse a model that reads no text, predicts something else, or is of another vocabulary or length."""
-        if not isinstance(arch.embed, Token) or not isinstance(arch.head, head):
-            raise UserError(
-                f"{type(self).__name__} trains a model that reads tokens and has a {head.__name__} head; this "
-                f"one is {arch.family} with {type(arch.embed).__name__} and {type(arch.head).__name__}: take "
-                f"{example}"
-            )
-        if arch.embed.vocab < self.ids:
-            raise UserError(
-                f"{self.data} has ids 0 to {self.ids - 1} and the model's vocabulary is {arch.embed.vocab}; "
-                f"build it with vocab={self.ids}"
-            )
-        if arch.stages[0].tokens != self.tokens:
-            raise UserError(
-                f"{type(self).__name__}.tokens is {self.tokens} and the model is built for "
-                f"{arch.stages[0].tokens}; write tokens={arch.stages[0].tokens}, or build it with "
-                f"tokens={self.tokens}"
-            )
+    def asked(self, numbers: Indices) -> dict[str, Indices]:
+        """What a model is given of these held-out sequences: `ids`, `targets` and whatever else it takes by name."""
+        raise NotImplementedError
 
-    def fit(self, arch: Arch) -> Arch:
-        """`arch` for this vocabulary and length; learned positions are as many as tokens, everything else stays."""
-        if not isinstance(arch.embed, Token):
-            raise UserError(f"{self.data} is text and a {arch.family} model reads {type(arch.embed).__name__} input")
-        embed: Any = replace(arch.embed, vocab=self.ids, positions=self.tokens if arch.embed.positions else 0)
-        stages = tuple(replace(stage, tokens=self.tokens) for stage in arch.stages)
-        return replace(arch, embed=embed, stages=stages)
+    def tally(self, model: nn.Module, share: tuple[int, int] = (0, 1)) -> dict[str, Tensor]:
+        """Sums of losses and of predicted tokens over a part of the held-out sequences."""
+        sums = torch.zeros(2, dtype=torch.float64, device=self.device)
+        for numbers, counts in dealt(self.held_out, max(1, EVALUATED // self.per_sample), share):
+            given = self.asked(numbers)
+            tokens = int(counts.sum()) * given["targets"].shape[1]
+            given["targets"] = np.where(counts[:, None], given["targets"], IGNORED)
+            with torch.no_grad():
+                mean = model(**{name: upload(part, self.device) for name, part in given.items()})
+            sums += torch.stack((mean.double() * tokens, torch.full_like(mean, tokens).double()))
+        return {"loss": sums[0], "tokens": sums[1]}
 
-    def _corpus(self, root: Path | None) -> Corpus:
-        """The corpus, if it is the one that the task describes."""
-        found = corpus(self.data, data_root(root), self.held)
-        manifest = found.train.manifest
-        if manifest.vocab != self.ids:
-            raise UserError(
-                f"{self.data} was made with tokenizer {manifest.tokenizer} of {manifest.vocab} ids, and the "
-                f"task says vocab={self.ids}; write vocab={manifest.vocab}"
-            )
-        if not manifest.digest.startswith(self.tokenizer):
-            raise UserError(
-                f"{self.data} was made with tokenizer {manifest.tokenizer} ({manifest.digest[:12]}), and the "
-                f"task says {self.tokenizer[:12]}; tokenize with that one, or write tokenizer="
-                f"{manifest.digest[:12]!r}"
-            )
+    def probe_batch(self, size: int) -> Tensor:
+        """The first `size` held-out sequences, as a model is given them."""
+        if size > self.held_out:
+            raise UserError(f"a probe on {size} sequences: {self.held_out} are held out; write at most that many")
+        return upload(self.asked(np.arange(size))["ids"], self.device)
+
+
+@dataclass(eq=False)
+class LanguageWork(PackedWork):
+    """Next-token prediction on a device; a sample is a sequence, measured in tokens."""
+
+    vocab: int
+    bytes_per_token: float
+
+    def batch(self, step: int, rows: range) -> tuple[Ids, Ids]:
+        """Token ids of these rows, and the token that follows each."""
+        read = self.train.batch(step, rows)
+        return upload(read[:, :-1], self.device), upload(read[:, 1:], self.device)
+
+    def loss(self, model: nn.Module, *batch: Tensor) -> Float[Tensor, ""]:
+        """Mean cross-entropy, in nats a token; logits are never held in float32."""
+        ids, targets = batch
+        found: Tensor = model(ids, targets=targets)
         return found
+
+    def asked(self, numbers: Indices) -> dict[str, Indices]:
+        """Token ids, and the token that follows each."""
+        read = self.held.block(numbers)
+        return {"ids": read[:, :-1], "targets": read[:, 1:]}
+
+    def score(self, tally: dict[str, Tensor]) -> dict[str, float]:
+        """Nats a token, perplexity, bits a byte."""
+        return scores(float(tally["loss"]) / float(tally["tokens"]), self.bytes_per_token)
+
+    def trivial(self) -> dict[str, float]:
+        """What equal logits score."""
+        return scores(math.log(self.vocab), self.bytes_per_token)
+
+
+@dataclass(eq=False)
+class MaskedWork(PackedWork):
+    """Masked-token prediction on a device; a sample is a sequence, measured in all its tokens."""
+
+    hide: Hiding
+    seed: int
+
+    def batch(self, step: int, rows: range) -> tuple[Ids, Ids, Ids]:
+        """Ids of these rows with some hidden, the positions of those, and what stood there."""
+        places = self.train.order.places(step, rows)
+        hidden, at, targets = self.hide(self.train.batch(step, rows), places, self.seed)
+        return upload(hidden, self.device), upload(at, self.device), upload(targets, self.device)
+
+    def loss(self, model: nn.Module, *batch: Tensor) -> Float[Tensor, ""]:
+        """Mean cross-entropy of the hidden tokens, in nats."""
+        ids, at, targets = batch
+        found: Tensor = model(ids, at=at, targets=targets)
+        return found
+
+    def asked(self, numbers: Indices) -> dict[str, Indices]:
+        """Ids with some hidden, the same each time; the positions of those, and what stood there."""
+        hidden, at, targets = self.hide(self.held.block(numbers), numbers, 0)
+        return {"ids": hidden, "at": at, "targets": targets}
+
+    def score(self, tally: dict[str, Tensor]) -> dict[str, float]:
+        """Nats a hidden token, and perplexity."""
+        return scores(float(tally["loss"]) / float(tally["tokens"]))
+
+    def trivial(self) -> dict[str, float]:
+        """What equal logits score."""
+        return scores(math.log(self.hide.vocab))
+
+
+def scores(loss: float, bytes_per_token: float | None = None) -> dict[str, float]:
+    """A loss of so many nats a token, also as a perplexity and, where every token is predicted, as bits a byte of
+    text."""
+    bits = {} if bytes_per_token is None else {"bits": loss / math.log(2) / bytes_per_token}
+    return {"loss": loss, "perplexity": math.exp(min(loss, 700))} | bits

@@ -1,7 +1,7 @@
 """One training loop: a single process, or torchrun with DDP or FSDP2; checkpoints from which a run resumes bit for bit.
 
 from manyheads.train import Basis, Recipe, train
-run = Run.create("runs/first", RunSpec(arch, to_dict(Images()), Recipe(basis=Basis("steps", 500)).to_dict(), seed=0))
+run = Run.create("runs/first", RunSpec(arch, Images(), Recipe(basis=Basis("steps", 500)), seed=0))
 train(run)["score"]
 
 To read it, begin with `loop`. `step` makes one step, in the numbers that `numerics` chooses; `budget` says when the run

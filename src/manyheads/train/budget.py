@@ -18,7 +18,7 @@ from manyheads.arch.count import training_flops
 from manyheads.spec.arch import Arch
 from manyheads.spec.errors import UserError
 from manyheads.spec.recipe import Basis, Recipe
-from manyheads.tasks import NearestNeighbor, Regression, Task
+from manyheads.spec.task import Task
 
 
 @dataclass(frozen=True)
@@ -116,9 +116,9 @@ def per_step(basis: Basis, batch: int, arch: Arch, unit: str, per_sample: int, s
 
 def check_ramp(recipe: Recipe, task: Task) -> None:
     """Refuse a growing batch for a task that replays a fixed number of batches, since these have no one size."""
-    if recipe.ramp and isinstance(task, NearestNeighbor | Regression) and task.replay:
+    if recipe.ramp and task.repeats:
         raise UserError(
-            f"recipe.ramp is {recipe.ramp} and the task replays {task.replay} batches, which have no one size where "
+            f"recipe.ramp is {recipe.ramp} and the task replays {task.repeats} batches, which have no one size where "
             "the batch grows; write ramp=0, or replay=0"
         )
 

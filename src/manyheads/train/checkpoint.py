@@ -20,9 +20,10 @@ from pathlib import Path
 
 from torch import Tensor
 
-from manyheads.spec import records as plain
+from manyheads.spec import serialise
 from manyheads.spec.errors import UserError
 from manyheads.spec.files import PARTIAL, dump, read_object, replace, sync_folder, unwritten
+from manyheads.spec.types import check_types
 
 from .parallel import Ranks
 
@@ -55,6 +56,9 @@ class CheckpointNote:
     samples: int = field(default=0, metadata={"later": True})
     schema: int = SCHEMA
 
+    def __post_init__(self) -> None:
+        check_types(self, NOTE)
+
 
 class Damaged(UserError):
     """A checkpoint whose files are not as they were written."""
@@ -77,7 +81,7 @@ def save(folder: Path, tensors: dict[str, Tensor], note: CheckpointNote, ranks: 
         _write(partial, tensors, ranks)
         if ranks.first:
             with _write_errors(partial):
-                replace(partial / NOTE, dump(plain.to_dict(note) | {"files": _manifest(partial)}))
+                replace(partial / NOTE, dump(serialise.to_dict(note) | {"files": _manifest(partial)}))
                 if final.exists():  # it is damaged: from an intact one this step would not have been repeated
                     shutil.rmtree(final)
                 partial.rename(final)
@@ -174,7 +178,7 @@ def _read(path: Path, *, hashes: bool = True) -> CheckpointNote:
         if data.get("schema") != SCHEMA:
             raise UserError(f"its schema is {data.get('schema')!r}, and this version reads {SCHEMA}")
         files = data.pop("files", None)
-        note = plain.from_dict(CheckpointNote, data, NOTE)
+        note = serialise.from_dict(CheckpointNote, data, NOTE)
         if hashes and files != (present := _manifest(path)):
             wrong = sorted(name for name in {*present, *(files or {})} if present.get(name) != (files or {}).get(name))
             raise UserError(f"{', '.join(wrong[:2])} is not as it was written")

@@ -18,16 +18,13 @@ from manyheads.models.store import RECORD, WEIGHTS, read_weights
 from manyheads.runs import Run
 from manyheads.spec import serialise as record
 from manyheads.spec.errors import UserError
-from manyheads.spec.recipe import Recipe
-from manyheads.tasks import Glue, Task
+from manyheads.spec.task import SCRATCH, Task
 
 from . import checkpoint
 from .optimizer import prepare
 from .parallel import Ranks
 from .sharding import initial_model
 from .training_state import TrainingState
-
-SCRATCH = "scratch"
 
 
 def weights_digest(model: Path | str) -> str:
@@ -45,14 +42,9 @@ def finetune(run: Run, model: Path | str, **how: Any) -> dict[str, Any]:
     return train(run, weights=model, **how)
 
 
-def stated_weights(task: Task) -> str | None:
-    """What a task that fine-tunes says of its weights, empty where it does not say; None for any other task."""
-    return task.weights if isinstance(task, Glue) else None
-
-
 def check_weights(task: Task, model: Path | str | None) -> None:
     """Refuse weights for a task that starts from random ones."""
-    stated = stated_weights(task)
+    stated = task.starts_from
     if stated in (None, SCRATCH) and model is not None:
         why = "has no field `weights`" if stated is None else "says weights='scratch'"
         raise UserError(f"weights were given, {model}, and the task {type(task).__name__} {why}; leave them out")
@@ -62,7 +54,7 @@ def ensure_begun(run: Run, task: Task, ranks: Ranks, model: Path | str | None, s
     """Begin a run whose task names weights: with those in the folder `model`, or else in a folder beside the run. A run
     that has begun is left as it is; a task that names no weights is refused, unless it says `scratch`. The caller holds
     the lock of the run. Of several processes the first one writes, and the others wait and fail with it."""
-    stated = stated_weights(task)
+    stated = task.starts_from
     if stated in (None, SCRATCH):
         return
     refused: UserError | None = None
@@ -92,7 +84,7 @@ def _begin_first(run: Run, task: Task, stated: str, model: Path | str | None, sa
 
 def check_named(task: Task) -> None:
     """Refuse a task that fine-tunes and does not say which weights."""
-    if stated_weights(task) == "":
+    if task.starts_from == "":
         raise UserError(
             f"{type(task).__name__} fine-tunes trained weights, and this task names none; write --weights "
             f"FOLDER (in Python weights=weights_digest(FOLDER)), or weights={SCRATCH!r} for random ones"
@@ -119,7 +111,7 @@ def begin(run: Run, model: Path | str) -> None:
 
 
 def _begin(run: Run, model: Path | str, say: Callable[[str], None]) -> None:
-    stated, actual = run.spec.task.get("weights"), weights_digest(model)
+    stated, actual = run.spec.task.starts_from, weights_digest(model)
     if stated != actual:
         raise UserError(
             f"{Path(model) / WEIGHTS} has sha256 {actual[:12]}, and the run's task says weights="
@@ -130,7 +122,7 @@ def _begin(run: Run, model: Path | str, say: Callable[[str], None]) -> None:
     for lines in run.lines:  # written by steps whose checkpoints are lost
         lines.cut(0)
     ranks = Ranks(torch.device("cpu"))
-    recipe = Recipe.from_dict(run.spec.recipe)
+    recipe = run.spec.recipe
     network = initial_model(run.spec.arch, recipe.rates, run.spec.seed, ranks)
     _fill(network, Path(model))
     state = TrainingState.new(run, recipe, ranks, network)

@@ -17,10 +17,10 @@ from manyheads import tasks
 from manyheads.conditioning.monitor import ProbeReading
 from manyheads.conditioning.probe import probe
 from manyheads.runs import JsonLines, Run
+from manyheads.spec.measurements import Measurement
 from manyheads.spec.recipe import Recipe
 from manyheads.spec.schedule import beta1, factor
 from manyheads.tasks import Work
-from manyheads.tasks.measurement import Measurement
 
 from . import checkpoint
 from .budget import Clock, TrainingBudget, budget, check_ramp
@@ -60,9 +60,8 @@ def train(
     process compiled before are discarded."""
     if run.result is not None:
         return run.result
-    recipe = Recipe.from_dict(run.spec.recipe)
-    task = tasks.from_dict(run.spec.task)
-    task.check(run.spec.arch)
+    recipe, task = run.spec.recipe, run.spec.task
+    tasks.check(task, run.spec.arch)
     check_ramp(recipe, task)
     check_weights(task, weights)
     if isinstance(task, Measurement):
@@ -73,7 +72,7 @@ def train(
             return run.result or {}
         ranks.check(recipe.batch, recipe.accumulate)
         with explain_out_of_memory(run.spec.arch, recipe, ranks):
-            work = task.open(ranks.device, run.spec.seed, recipe.dealt, root=root)
+            work = tasks.open_task(task, ranks.device, run.spec.seed, recipe.dealt, root=root)
             spend = budget(recipe, run.spec.arch, unit=work.unit, per_sample=work.per_sample, samples=work.samples)
             style = "none" if quiet or not ranks.first else progress
             folder = run.path / "events" if events and ranks.first else None

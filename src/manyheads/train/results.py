@@ -13,14 +13,15 @@ import torch
 from safetensors import SafetensorError
 from torch import nn
 
+from manyheads import tasks
 from manyheads.arch.count import params, training_flops
 from manyheads.models.build import build
 from manyheads.models.store import save
 from manyheads.runs import Run
 from manyheads.spec.errors import UserError
+from manyheads.spec.measurements import Measurement
 from manyheads.spec.recipe import Recipe
 from manyheads.tasks import Work
-from manyheads.tasks.measurement import Measurement
 
 from .numerics import autocast, uses_compile, uses_half
 from .optimizer import Average
@@ -107,7 +108,7 @@ def measure(run: Run, task: Measurement, recipe: Recipe, ranks: Ranks) -> dict[s
     run.write_status(state="running", step=0, total=None)
     run.spectra.cut(0)  # lines of a measurement that was killed
     began = time.perf_counter()
-    findings = task.measure(run.spec.arch, run.spec.seed, ranks.device)
+    findings = tasks.measure(task, run.spec.arch, run.spec.seed, ranks.device)
     seconds = time.perf_counter() - began
     for record in findings.spectra:
         run.spectra.append(record)

@@ -13,7 +13,8 @@ from manyheads.cli.data import data
 from manyheads.data.lra import generated_sets
 from manyheads.spec.errors import UserError
 from manyheads.spec.generated import Grammar
-from manyheads.tasks.lra import ListOps
+from manyheads.spec.long_range import ListOps
+from manyheads.tasks import open_task
 
 app = typer.Typer()
 app.command()(data)
@@ -34,7 +35,7 @@ def test_a_task_finds_the_set_that_the_command_made(tmp_path: Path, monkeypatch:
     assert done.stdout.count("[") > 3
     monkeypatch.setattr(generated_sets, "sample", lambda *_: pytest.fail("made again"))
     task = ListOps(grammar=Grammar(depth=3, shortest=10, longest=40), tokens=40, train=30, valid=10, test=0)
-    work = task.open(torch.device("cpu"), 0, 4, root=tmp_path)
+    work = open_task(task, torch.device("cpu"), 0, 4, root=tmp_path)
     assert work.samples == 30
     assert list(work.held) == ["valid"]
 

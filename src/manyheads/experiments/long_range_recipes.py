@@ -2,7 +2,7 @@
 run.
 
     entry = PUBLISHED["listops"]
-    RunSpec(entry.arch, to_dict(entry.task), entry.recipe.to_dict(), seed=0)
+    RunSpec(entry.arch, entry.task, entry.recipe, seed=0)
 
 Published: width 64, 2 layers of 2 heads of 32, MLP 128, 64 landmarks, a convolution of 35 taps, dropout 0.1; AdamW at
 1e-4 without decay or clipping, a straight rise from 1/25 of that and a straight fall to 0, mixed precision."""
@@ -17,17 +17,17 @@ from manyheads.arch.redesign import redesign
 from manyheads.paper import rows as paper
 from manyheads.spec.arch import Arch
 from manyheads.spec.generated import Grammar, Scene, Topics
+from manyheads.spec.long_range import ByteText, ListOps, LraTask, Pathfinder, PixelRow, Retrieval
 from manyheads.spec.parts import Attention, Residual, Softmax, Stage
 from manyheads.spec.rates import Rates
 from manyheads.spec.recipe import Basis, Recipe
 from manyheads.spec.schedule import Schedule
-from manyheads.tasks.lra import ByteText, ListOps, LraTask, Pathfinder, PixelRow, Retrieval
 
 CYCLING = (0.95, 0.85)  # what PyTorch's OneCycleLR does to AdamW's first beta unless told not to
 
 
 @dataclass(frozen=True)
-class Entry:
+class LraEntry:
     """A model, a task and a recipe that belong together. `accuracy` has what others published, in per cent, one seed
     each: `nystromformer` and `softmax` by the authors of the Nyströmformer (2 layers of 2 heads), `original` and `lean`
     by the first paper (Table 3)."""
@@ -62,8 +62,8 @@ def softmax(arch: Arch) -> Arch:
 
 def _published(
     task: LraTask, model: paper.Model, batch: int, warmup: int, steps: int, every: int, **accuracy: float
-) -> Entry:
-    """An entry. Mixed precision is bfloat16 here and float16 there; `Entry.cycling` also moves the first beta."""
+) -> LraEntry:
+    """An entry. Mixed precision is bfloat16 here and float16 there; `LraEntry.cycling` also moves the first beta."""
     recipe = Recipe(
         batch=batch,
         basis=Basis("steps", steps),
@@ -76,11 +76,11 @@ def _published(
         evaluate_every=every,
         checkpoint_every=1000,
     )
-    return Entry(model.make(128), task, recipe, accuracy)
+    return LraEntry(model.make(128), task, recipe, accuracy)
 
 
 # fmt: off
-PUBLISHED: dict[str, Entry] = {
+PUBLISHED: dict[str, LraEntry] = {
     "listops": _published(ListOps(), paper.LISTOPS, 32, 1000, 5_000, 50,
                           nystromformer=37.15, softmax=37.10, original=36.79, lean=37.13),
     "text": _published(ByteText(data="imdb"), paper.TEXT, 32, 8000, 20_000, 500,
@@ -95,7 +95,7 @@ PUBLISHED: dict[str, Entry] = {
 # fmt: on
 
 
-def _smoke(task: LraTask, steps: int, batch: int, lr: float, landmarks: int, conv: int) -> Entry:
+def _smoke(task: LraTask, steps: int, batch: int, lr: float, landmarks: int, conv: int) -> LraEntry:
     form = task.form
     arch = nystromformer(
         32,
@@ -121,12 +121,12 @@ def _smoke(task: LraTask, steps: int, batch: int, lr: float, landmarks: int, con
         evaluate_every=0.5,
         log_every=20,
     )
-    return Entry(arch, task, recipe)
+    return LraEntry(arch, task, recipe)
 
 
 # Seconds on one core: the same generators at easy settings, trees without nesting, short texts, contours of two dashes.
 # fmt: off
-SMOKE: dict[str, Entry] = {
+SMOKE: dict[str, LraEntry] = {
     "listops": _smoke(ListOps(grammar=Grammar(depth=2, arity=4, shortest=4, longest=6), tokens=8, train=10_000, valid=500,
                               test=500), 250, 64, 3e-3, 4, 0),
     "text": _smoke(ByteText(topics=Topics(count=2, share=0.6, shortest=48, longest=64), longest=64, tokens=64, train=5_000,

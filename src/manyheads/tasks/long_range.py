@@ -1,12 +1,15 @@
-"""Batches, loss and scores of the long-range tasks: classify a sequence of bytes, or a pair of them."""
+"""The long-range tasks carried out: which models fit, where samples come from, batches, loss and scores."""
 
 from __future__ import annotations
 
 import math
+import os
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
-from typing import Protocol
+from dataclasses import dataclass, field, replace
+from functools import singledispatch
+from pathlib import Path
+from typing import Any, Protocol
 
 import numpy as np
 import torch
@@ -14,32 +17,130 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 from torch.nn import functional
 
+from manyheads.data.local_data import data_root
+from manyheads.data.lra import generated_sets, published_sets
 from manyheads.data.lra.sequences import Sequences
-from manyheads.data.randomness import Indices, Order, balanced
+from manyheads.data.randomness import Indices, Order, balanced, key
 from manyheads.data.upload import upload
+from manyheads.spec.arch import Arch
 from manyheads.spec.errors import UserError
+from manyheads.spec.long_range import ByteText, Form, LraTask, MadeTask, PixelRow, Retrieval
+from manyheads.spec.parts import Classify, Pair, Token
+from manyheads.spec.validate import between
 
-from .held import dealt
+from .task import check, dealt, fit, open_task
 
+MOST_WORKERS = 8  # processes that make a set
 EVALUATED = 131_072  # tokens of an evaluation step
 Ids = Int[Tensor, "batch tokens"] | Int[Tensor, "batch 2 tokens"]
 Mask = Bool[Tensor, "batch tokens"] | Bool[Tensor, "batch 2 tokens"]
 
 
-@dataclass(frozen=True)
-class Form:
-    """What a model is given and asked for. A byte b is the id b + `shift`; `padded` sequences come with a mask, others
-    are all real; `documents` is 2 where a sample is a pair."""
+@check.register(LraTask)
+def _(task: LraTask, arch: Arch) -> None:
+    """Refuse a model that reads other sequences or gives other classes."""
+    name, form = type(task).__name__, task.form
+    embed, head = _kinds(task, arch)
+    if embed.vocab < form.vocab:
+        raise UserError(
+            f"{name} has ids 0 to {form.vocab - 1} and the model's vocabulary is {embed.vocab}; build it "
+            f"with vocab={form.vocab}"
+        )
+    if arch.stages[0].tokens != form.tokens:
+        raise UserError(
+            f"{name} gives sequences of {form.tokens} tokens and the model is built for "
+            f"{arch.stages[0].tokens}; build it with tokens={form.tokens}"
+        )
+    if head.classes != form.classes:
+        raise UserError(
+            f"{name} has {form.classes} classes and the model gives {head.classes}; build it with "
+            f"classes={form.classes}"
+        )
 
-    vocab: int
-    tokens: int
-    classes: int
-    documents: int = 1
-    shift: int = 0
-    padded: bool = True
+
+def _kinds(task: LraTask, arch: Arch) -> tuple[Token, Classify | Pair]:
+    """Embedding and head of a model that classifies sequences; any other is refused."""
+    name, wanted = type(task).__name__, Pair if task.form.documents == 2 else Classify
+    if not isinstance(arch.embed, Token):
+        raise UserError(
+            f"{name} gives token ids and a {arch.family} model reads {type(arch.embed).__name__} input; "
+            "take a nystromformer"
+        )
+    if not isinstance(arch.head, wanted):
+        pair = "pair=True" if wanted is Pair else "pair=False"
+        raise UserError(
+            f"{name} asks for a {wanted.__name__} head and the model's is {type(arch.head).__name__}; "
+            f"write nystromformer(..., {pair})"
+        )
+    assert isinstance(arch.head, Classify | Pair)
+    return arch.embed, arch.head
 
 
-class Source(Protocol):
+@fit.register(LraTask)
+def _(task: LraTask, arch: Arch) -> Arch:
+    """`arch` for these sequences and classes; a vocabulary that is large enough and everything else stay."""
+    form = task.form
+    embed, head = _kinds(task, arch)
+    positions = form.tokens if embed.positions else 0
+    read: Any = replace(embed, vocab=max(embed.vocab, form.vocab), positions=positions)
+    stages = tuple(replace(stage, tokens=form.tokens) for stage in arch.stages)
+    return Arch(arch.family, read, stages, replace(head, classes=form.classes))
+
+
+@open_task.register(LraTask)
+def _(task: LraTask, device: torch.device, seed: int, batch: int, *, root: Path | None = None) -> SequenceWork:
+    """The samples below `root`; sets that we make are made there if they are not there yet."""
+    between("batch", batch, 1, whole=True)
+    samples = splits(task, data_root(root))
+    held = {name: samples[name].first(getattr(task, name)) for name in ("valid", "test") if getattr(task, name)}
+    if isinstance(task, MadeTask) and task.fresh:
+        assert task.made is not None
+        kind, setting = task.made
+        source: SequenceSource = Fresh(
+            lambda places: generated_sets.sample(kind, setting, key(seed, "fresh"), places), batch
+        )
+    else:
+        train = samples["train"].first(task.train)
+        source = Stored(train, Order(len(train), seed, batch))
+    return SequenceWork(source, held, task.form, device)
+
+
+@singledispatch
+def splits(task: LraTask, root: Path) -> dict[str, Sequences]:
+    """Training, validation and test samples; training is left out where it is not kept."""
+    raise NotImplementedError
+
+
+@splits.register(MadeTask)
+def _(task: MadeTask, root: Path) -> dict[str, Sequences]:
+    """The sets that were made for these sizes."""
+    assert task.made is not None
+    sizes = {"train": 0 if task.fresh else task.train, "valid": task.valid, "test": task.test}
+    workers = min(MOST_WORKERS, os.cpu_count() or 1)
+    return generated_sets.generated_set(root, *task.made, sizes, task.data_seed, workers=workers)
+
+
+@splits.register(ByteText)
+def _(task: ByteText, root: Path) -> dict[str, Sequences]:
+    """The documents that were made, or the reviews, with a validation split taken from training."""
+    if task.data == "made":
+        return splits.dispatch(MadeTask)(task, root)
+    return {name: split.cut(task.longest) for name, split in published_sets.imdb(root).items()}
+
+
+@splits.register(Retrieval)
+def _(task: Retrieval, root: Path) -> dict[str, Sequences]:
+    """The pairs that were made, or those of papers."""
+    return splits.dispatch(MadeTask)(task, root) if task.data == "made" else published_sets.aan(root, task.longest)
+
+
+@splits.register(PixelRow)
+def _(task: PixelRow, root: Path) -> dict[str, Sequences]:
+    """The pixels, with a validation split taken from training."""
+    return published_sets.pixel_rows(task.data, root)
+
+
+class SequenceSource(Protocol):
     """Where training samples come from."""
 
     @property
@@ -97,7 +198,7 @@ class SequenceWork:
     The headline is of the validation split; `test_top1` stands beside it in each record, so that the record that
     validation chooses holds the test score of that moment, and test chooses nothing."""
 
-    source: Source
+    source: SequenceSource
     held: dict[str, Sequences]  # "valid" and, unless it is empty, "test"
     form: Form
     device: torch.device

@@ -1,33 +1,87 @@
 """The five long-range tasks (LRA, 2011.04006): ListOps, Text, Retrieval, Image and Pathfinder.
 
 Every one runs offline: ListOps and Pathfinder are generated, texts and pairs of texts can be (`data="made"`), and the
-embedded images stand in for CIFAR-10. `train.recipes_lra` has the published settings.
+embedded images stand in for CIFAR-10. `experiments` has the published settings.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
-from manyheads.data.lra import published_sets
-from manyheads.data.lra.sequences import Sequences
-from manyheads.spec.datasets import image_set
-from manyheads.spec.errors import UserError
-from manyheads.spec.generated import LISTOPS_CLASSES, LISTOPS_TOKENS, Grammar, Scene, Topics
-from manyheads.spec.validate import between
-
-from .lra_task import LraTask, MadeTask
-from .lra_work import Form
+from .datasets import image_set
+from .errors import UserError
+from .generated import LISTOPS_CLASSES, LISTOPS_TOKENS, Grammar, Scene, Topics
+from .task import Task
+from .validate import between
 
 VALUES = 256  # of a byte
 TREES, SCENE, TOPICS, TWO_TOPICS = Grammar(), Scene(), Topics(taste=0.5), Topics(count=2)
 PADDED = 1  # in texts byte b is the id b + 1, and 0 fills up
 
 
+@dataclass(frozen=True)
+class Form:
+    """What a model is given and asked for. A byte b is the id b + `shift`; `padded` sequences come with a mask, others
+    are all real; `documents` is 2 where a sample is a pair."""
+
+    vocab: int
+    tokens: int
+    classes: int
+    documents: int = 1
+    shift: int = 0
+    padded: bool = True
+
+
+@dataclass(frozen=True, kw_only=True)
+class LraTask(Task):
+    """A task of LRA. `train`, `valid` and `test` say how many samples of each split there are, at most; a split that is
+    larger keeps as many of each class as that allows. 0 for `test` leaves the test scores out."""
+
+    train: int
+    valid: int
+    test: int
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        name = type(self).__name__
+        between(f"{name}.train", self.train, 1, whole=True)
+        between(f"{name}.valid", self.valid, 1, whole=True)
+        between(f"{name}.test", self.test, 0, whole=True)
+
+    @property
+    def form(self) -> Form:
+        """What a model is given and asked for."""
+        raise NotImplementedError
+
+
+@dataclass(frozen=True, kw_only=True)
+class MadeTask(LraTask):
+    """A task whose samples can be generated. `fresh` makes new training samples at every step instead of keeping a set;
+    `data_seed` draws the sets, and is not the seed of a run."""
+
+    fresh: bool = False
+    data_seed: int = 0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        name = type(self).__name__
+        between(f"{name}.data_seed", self.data_seed, 0, whole=True)
+        if self.fresh and self.made is None:
+            raise UserError(
+                f"{name}.fresh asks for new samples at every step, and its data are read; write data='made'"
+            )
+
+    @property
+    def made(self) -> tuple[str, Any] | None:
+        """The kind of samples and their setting, as `data.lra` generates them; None where they are read."""
+        raise NotImplementedError
+
+
 @dataclass(frozen=True, kw_only=True)
 class ListOps(MadeTask):
-    """Evaluate nested MIN, MAX, MED and SM of digits; 10 classes, 16 ids. Sequences are filled up to `tokens`."""
+    """Evaluate nested MIN, MAX, MED and SM (sum modulo 10) of digits; 10 classes, 16 ids. Sequences are filled up to
+    `tokens`."""
 
     grammar: Grammar = TREES
     tokens: int = 2048
@@ -37,7 +91,6 @@ class ListOps(MadeTask):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        _record("ListOps.grammar", self.grammar, Grammar)
         between("ListOps.tokens", self.tokens, 1, whole=True)
         if self.grammar.longest > self.tokens:
             raise UserError(
@@ -66,10 +119,6 @@ class Pathfinder(MadeTask):
     valid: int = 20_000
     test: int = 20_000
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        _record("Pathfinder.scene", self.scene, Scene)
-
     @property
     def form(self) -> Form:
         """What a model is given and asked for."""
@@ -96,7 +145,6 @@ class TextTask(MadeTask):
         if self.data not in ("made", self.real):
             raise UserError(f"{name}.data is {self.data!r}; write 'made' or {self.real!r}")
         super().__post_init__()
-        _record(f"{name}.topics", self.topics, Topics)
         between(f"{name}.tokens", self.tokens, 1, whole=True)
         between(f"{name}.longest", self.longest, 1, self.tokens, whole=True)
         if self.data == "made" and self.topics.longest > self.longest:
@@ -135,12 +183,6 @@ class ByteText(TextTask):
         """How samples are generated; None where they are read."""
         return ("text", self.topics) if self.data == "made" else None
 
-    def splits(self, root: Path) -> dict[str, Sequences]:
-        """The documents that were made, or the reviews, with a validation split taken from training."""
-        if self.data == "made":
-            return super().splits(root)
-        return {name: split.cut(self.longest) for name, split in published_sets.imdb(root).items()}
-
 
 @dataclass(frozen=True, kw_only=True)
 class Retrieval(TextTask):
@@ -165,10 +207,6 @@ class Retrieval(TextTask):
         """How samples are generated; None where they are read."""
         return ("retrieval", self.topics) if self.data == "made" else None
 
-    def splits(self, root: Path) -> dict[str, Sequences]:
-        """The pairs that were made, or those of papers."""
-        return super().splits(root) if self.data == "made" else published_sets.aan(root, self.longest)
-
 
 @dataclass(frozen=True, kw_only=True)
 class PixelRow(LraTask):
@@ -182,7 +220,7 @@ class PixelRow(LraTask):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if not isinstance(self.data, str) or image_set(self.data).streamed:
+        if image_set(self.data).streamed:
             raise UserError(
                 f"PixelRow.data is {self.data!r}; write a dataset in memory: cifar10, cifar10_q5 or fashion_mnist"
             )
@@ -190,18 +228,5 @@ class PixelRow(LraTask):
     @property
     def form(self) -> Form:
         """What a model is given and asked for."""
-        known = image_set(self.data)
-        return Form(VALUES, known.size**2, known.classes, padded=False)
-
-    def splits(self, root: Path) -> dict[str, Sequences]:
-        """The pixels, with a validation split taken from training."""
-        return published_sets.pixel_rows(self.data, root)
-
-
-def _record(name: str, value: Any, kind: type) -> None:
-    if not isinstance(value, kind):
-        raise UserError(f"{name} is {value!r}; write {kind.__name__}(...)")
-
-
-TASKS: dict[str, type[LraTask]] = {kind.__name__: kind for kind in (ListOps, ByteText, Retrieval, PixelRow, Pathfinder)}
-PARTS: dict[str, type] = {kind.__name__: kind for kind in (Grammar, Topics, Scene)}  # records inside a task
+        images = image_set(self.data)
+        return Form(VALUES, images.size**2, images.classes, padded=False)

@@ -1,0 +1,120 @@
+"""Tasks on text: predict the next token, predict hidden tokens, or fine-tune on GLUE."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from .datasets import CORPUS_VOCAB, SHARDS, TOKENIZER_VOCAB, BlockOrder, check_corpus, glue_set
+from .errors import UserError
+from .task import SCRATCH, Task
+from .validate import between
+
+
+@dataclass(frozen=True)
+class PackedText(Task):
+    """Sequences of `tokens` ids out of a corpus: tinystories, or shards:NAME, which `manyheads tokenize` wrote.
+
+    `vocab` is the number of the tokenizer's ids: known of what is embedded, to be stated of shards. `tokenizer` is its
+    sha256 or the beginning of it, compared where it is stated. `order` deals the training sequences: `shuffled`,
+    `random` or `given` (`data.text`). `held` > 0 holds out the last part of the training ids in place of the corpus's
+    own split. `test_limit` keeps the first so many held-out sequences."""
+
+    data: str = "tinystories"
+    tokens: int = 128
+    vocab: int | None = None
+    tokenizer: str = ""
+    order: BlockOrder = "shuffled"
+    held: float = 0.0
+    test_limit: int | None = None
+
+    def __post_init__(self) -> None:
+        name = type(self).__name__
+        check_corpus(self.data)
+        super().__post_init__()
+        between(f"{name}.tokens", self.tokens, 2, whole=True)
+        between(f"{name}.held", self.held, 0, 0.9)
+        for field in ("vocab", "test_limit"):
+            if getattr(self, field) is not None:
+                between(f"{name}.{field}", getattr(self, field), 1, whole=True)
+        if self.vocab is None and self.data not in CORPUS_VOCAB:
+            raise UserError(
+                f"{name}({self.data!r}) states no vocab, and {SHARDS} does not tell; write vocab=..., the "
+                "number of ids in its manifest.json"
+            )
+        if self.data in CORPUS_VOCAB and self.vocab not in (None, CORPUS_VOCAB[self.data]):
+            raise UserError(f"{name}.vocab is {self.vocab}; {self.data} has {CORPUS_VOCAB[self.data]}: leave it out")
+
+    @property
+    def ids(self) -> int:
+        """Number of ids of the tokenizer."""
+        return self.vocab or CORPUS_VOCAB[self.data]
+
+
+@dataclass(frozen=True)
+class LanguageModel(PackedText):
+    """Predict each next token of packed text. Scores are `loss` (nats a token), `perplexity`, and `bits`: bits a byte
+    of text, which compare across tokenizers."""
+
+
+@dataclass(frozen=True)
+class MaskedLanguage(PackedText):
+    """Predict hidden tokens of packed text (sparse prediction: the vocabulary's matrix sees those alone).
+
+    Exactly round(`share` x tokens) of each sequence are chosen: 80 % are replaced by the mask token, 10 % by a random
+    one, and 10 % stay as they are, rounded (26, 3 and 3 of 32). `protect` never chooses the tokens that stand between
+    documents; Crammed BERT's code does choose them (`protect=False`). Held-out sequences are hidden in the same way
+    every time."""
+
+    share: float = 0.25
+    protect: bool = True
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        between("MaskedLanguage.share", self.share, 0.01, 0.9)
+
+
+@dataclass(frozen=True)
+class Glue(Task):
+    """Fine-tune on one of the eight GLUE tasks, each with its own metric: classify sentences or pairs. `task` is cola,
+    sst2, mrpc, stsb (a score), qqp, mnli, qnli or rte.
+
+    Rows are <cls> A <sep> B <sep>, a single sentence with an empty B, cut to `tokens`. `data` is the folder that holds
+    CoLA, SST-2, ...; `tokenizer` is a name of `data.text`, or shards:NAME for that of a corpus, of `vocab` ids (to be
+    stated where the name does not tell). `segments` marks B with type 1, for models that have types. `weights` is the
+    sha256 of the weights that fine-tuning starts from: it belongs to what the run is; `scratch` are weights that the
+    seed draws. `limit` and `test_limit` keep the first so many examples."""
+
+    task: str = "rte"
+    data: str = "glue"
+    tokenizer: str = "bert_uncased"
+    vocab: int | None = None
+    tokens: int = 128
+    segments: bool = False
+    weights: str = ""
+    limit: int | None = None
+    test_limit: int | None = None
+
+    def __post_init__(self) -> None:
+        glue_set(self.task)
+        super().__post_init__()
+        between("Glue.tokens", self.tokens, 4, whole=True)
+        for name in ("vocab", "limit", "test_limit"):
+            if getattr(self, name) is not None:
+                between(f"Glue.{name}", getattr(self, name), 1, whole=True)
+        if self.vocab is None and self.tokenizer not in TOKENIZER_VOCAB:
+            raise UserError(f"Glue.tokenizer is {self.tokenizer!r}, whose size its name does not tell; write vocab=...")
+        if self.weights and not re.fullmatch(f"[0-9a-f]{{64}}|{SCRATCH}", self.weights):
+            raise UserError(
+                f"Glue.weights is {self.weights[:20]!r}; write the sha256 of a model.safetensors, or {SCRATCH}"
+            )
+
+    @property
+    def ids(self) -> int:
+        """Number of ids of the tokenizer."""
+        return self.vocab or TOKENIZER_VOCAB[self.tokenizer]
+
+    @property
+    def starts_from(self) -> str:
+        """The weights that fine-tuning begins with."""
+        return self.weights

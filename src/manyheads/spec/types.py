@@ -1,0 +1,78 @@
+"""Types of a record's fields, checked against their annotations, so that a wrong one is named wherever it is written."""
+
+from __future__ import annotations
+
+from dataclasses import fields, is_dataclass
+from functools import cache
+from types import UnionType
+from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
+
+from .errors import UserError, nearest
+
+
+@cache
+def hints(kind: Any) -> dict[str, Any]:
+    """The annotations of a record's fields."""
+    annotations = get_type_hints(kind)
+    return {field.name: annotations[field.name] for field in fields(kind)}
+
+
+def check_types(record: Any, where: str) -> None:
+    """Refuse the first field of `record` that is not what its annotation says. `where` is the record's name in a
+    message."""
+    kind: Any = type(record)
+    for name, hint in hints(kind).items():
+        value = getattr(record, name)
+        if not conforms(value, hint):
+            raise UserError(f"{where}.{name} is {shown(value)}{_nearest(value, hint)}; write {described(hint)}")
+
+
+def conforms(value: Any, hint: Any) -> bool:
+    """Whether `value` is what an annotation says. A whole number may stand for a float."""
+    origin, options = get_origin(hint), get_args(hint)
+    if hint is Any:
+        return True
+    if origin in (Union, UnionType):
+        return any(conforms(value, option) for option in options)
+    if origin is Literal:
+        return isinstance(value, str) and value in options
+    if origin is tuple:
+        if not isinstance(value, tuple):
+            return False
+        if len(options) == 2 and options[1] is Ellipsis:
+            return all(conforms(item, options[0]) for item in value)
+        return len(value) == len(options) and all(map(conforms, value, options))
+    if hint is float:
+        return isinstance(value, int | float) and not isinstance(value, bool)
+    if hint is int:
+        return isinstance(value, int) and not isinstance(value, bool)
+    return isinstance(value, origin or hint)
+
+
+def described(hint: Any) -> str:
+    """What to write where an annotation stands."""
+    origin, options = get_origin(hint), get_args(hint)
+    if origin in (Union, UnionType):
+        return " or ".join(dict.fromkeys(described(option) for option in options))
+    if origin is Literal:
+        return "one of " + ", ".join(map(repr, options))
+    if origin is tuple:
+        if options[-1] is Ellipsis:
+            return f"a list of {described(options[0])}"
+        return f"a list of {len(options)} numbers"
+    words = {int: "a whole number", float: "a number", bool: "true or false", str: "text", type(None): "null"}
+    if hint in words:
+        return words[hint]
+    return f"{'an' if hint.__name__[0] in 'AEIOU' else 'a'} {hint.__name__}"
+
+
+def shown(value: Any) -> str:
+    """A value as a message shows it."""
+    return described(type(value)) if is_dataclass(value) else repr(value)[:80]
+
+
+def _nearest(value: Any, hint: Any) -> str:
+    """The nearest of the words that may stand there, as a question in brackets."""
+    words = get_args(hint) if get_origin(hint) is Literal else ()
+    question = nearest(str(value), words).removeprefix("; ") if words else ""
+    return f" ({question})" if question else ""

@@ -1,0 +1,168 @@
+"""Attention that is not trained, measured: kappa of drawn and of initial heads (2505.20802), and the errors of
+constructed heads (2407.16153)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch
+from jaxtyping import Float
+from torch import Generator, Tensor
+
+from manyheads.conditioning.probe import as_record, probe
+from manyheads.conditioning.spectrum import spectrum
+from manyheads.conditioning.theory import gaussian_edge, gaussian_log_kappa
+from manyheads.data.randomness import key
+from manyheads.models.build import build
+from manyheads.models.constructions import FullValueAttention, exact_layer
+from manyheads.spec.arch import Arch, attentions
+from manyheads.spec.errors import UserError
+from manyheads.spec.measurements import HeadsKappa, WrittenDown
+from manyheads.spec.parts import Points
+
+from .measurements import Findings, measure
+from .points import SPAN, Neighbors
+from .task import check
+
+NUMBERS = 2**23  # of the matrices held at once
+FITTED = 16  # samples for each number that is fitted: what is learnt by heart then costs 6 % of the error
+
+
+@check.register(HeadsKappa)
+def _(task: HeadsKappa, arch: Arch) -> None:
+    """Refuse a model that takes no points."""
+    if not isinstance(arch.embed, Points):
+        raise UserError(
+            f"HeadsKappa draws tokens and a {arch.family} model reads {type(arch.embed).__name__} input; "
+            "take nearest_neighbor"
+        )
+
+
+@measure.register(HeadsKappa)
+def _(task: HeadsKappa, arch: Arch, seed: int, device: torch.device) -> Findings:
+    """kappa and its companions, as a probe would write them."""
+    found: dict[str, Any] = {"step": 0, "layer": 0, "kind": "softmax"} | ENTRIES[task.entries](task, arch, seed, device)
+    score = {
+        "kappa": found["kappa"],
+        "mean_kappa": found["mean_kappa"],
+        "deficient": found["deficient"],
+        "predicted": math.exp(found["gaussian_log_kappa"]),
+    }
+    return Findings(score, ("kappa", "down"), [found])
+
+
+def _normal(task: HeadsKappa, arch: Arch, seed: int, device: torch.device) -> dict[str, Any]:
+    logs = torch.cat([spectrum(block).log_kappa.cpu() for block in _drawn(task, arch, seed, device)])
+    finite = logs[logs.isfinite()]
+    middle = finite.mean().item()
+    return _shape(arch) | {
+        "log_kappa": middle,
+        "kappa": math.exp(middle),
+        "mean_kappa": finite.exp().mean().item(),
+        "deficient": 1 - len(finite) / len(logs),
+    }
+
+
+def _drawn(task: HeadsKappa, arch: Arch, seed: int, device: torch.device) -> Iterator[Tensor]:
+    tokens, inner = arch.stages[0].tokens, attentions(arch.stages[0])[0].inner
+    generator, size = Generator(device).manual_seed(key(seed, "heads")), max(1, NUMBERS // (tokens * inner))
+    for first in range(0, task.samples, size):
+        rows = min(size, task.samples - first)
+        yield torch.randn(rows, tokens, inner, generator=generator, device=device, dtype=torch.float64)
+
+
+def _attention(task: HeadsKappa, arch: Arch, seed: int, device: torch.device) -> dict[str, Any]:
+    assert isinstance(arch.embed, Points)
+    model = build(arch, device="cpu", seed=seed).to(device)
+    tokens = torch.randn(
+        task.samples, arch.stages[0].tokens, arch.embed.dim, generator=Generator().manual_seed(key(seed, "tokens"))
+    )
+    return as_record(probe(model, tokens.to(device))[0])
+
+
+def _formula(task: HeadsKappa, arch: Arch, seed: int, device: torch.device) -> dict[str, Any]:
+    shape = _shape(arch)
+    kappa = float(gaussian_edge(shape["tokens"], shape["inner"]))
+    return shape | {"log_kappa": math.log(kappa), "kappa": kappa, "mean_kappa": kappa, "deficient": 0.0}
+
+
+Entries = Callable[[HeadsKappa, Arch, int, torch.device], dict[str, Any]]
+ENTRIES: dict[str, Entries] = {"normal": _normal, "attention": _attention, "formula": _formula}
+
+
+def _shape(arch: Arch) -> dict[str, Any]:
+    op, tokens = attentions(arch.stages[0])[0], arch.stages[0].tokens
+    return {
+        "tokens": tokens,
+        "heads": op.heads,
+        "head_dim": op.head_dim,
+        "inner": op.inner,
+        "gaussian_log_kappa": gaussian_log_kappa(tokens, op.inner).mean,
+    }
+
+
+# ------------------------------------------------------------------------------------------- constructed heads
+@check.register(WrittenDown)
+def _(task: WrittenDown, arch: Arch) -> None:
+    """Refuse a model that takes other points."""
+    if not isinstance(arch.embed, Points):
+        raise UserError(
+            f"WrittenDown gives points and a {arch.family} model reads {type(arch.embed).__name__} input; "
+            "take nearest_neighbor"
+        )
+    check(task.target(arch.embed.dim), arch)
+
+
+@measure.register(WrittenDown)
+def _(task: WrittenDown, arch: Arch, seed: int, device: torch.device) -> Findings:
+    """Error, and how often the output is most alike to the right point."""
+    assert isinstance(arch.embed, Points)
+    dim, op = arch.embed.dim, attentions(arch.stages[0])[0]
+    target = Neighbors(task.target(dim))
+    if task.network == "exact":
+        answer: Callable[[Tensor], Tensor] = exact_layer(dim).to(device)
+    else:
+        answer = _fitted(task, target, op.heads, op.head_dim, seed, device)
+    sample = target.draw(Generator(device).manual_seed(key(seed, "questions")), task.samples)
+    with torch.no_grad():
+        output = answer(sample[0])
+        right = target.judge(output, *sample)["accuracy"].mean().item()
+        return Findings({"loss": target.error(output, *sample).mean().item(), "accuracy": right}, ("loss", "down"))
+
+
+@torch.no_grad()
+def _fitted(
+    task: WrittenDown, target: Neighbors, heads: int, rank: int, seed: int, device: torch.device
+) -> FullValueAttention:
+    """Random heads with the best values for other samples than are asked."""
+    draws = Generator(device).manual_seed(key(seed, "heads"))
+    layer = FullValueAttention(target.task.dim, heads, rank, separate=True, positions=task.tokens, hard=True).to(device)
+    directions = torch.linalg.qr(torch.randn(heads, target.task.dim, rank, generator=draws, device=device)).Q
+    layer.q.copy_(directions)
+    layer.k.copy_(directions)
+    assert layer.bias is not None
+    layer.bias[:, 0] = torch.linspace(-SPAN, SPAN, heads, device=device) * (2 * rank / target.task.dim) ** 0.5
+    size = max(task.samples, FITTED * heads * target.task.dim)
+    points, answers = target.draw(Generator(device).manual_seed(key(seed, "fitted")), size)
+    layer.v.copy_(_values(layer, points, answers[:, 0]))
+    return layer
+
+
+def _values(
+    layer: FullValueAttention, points: Float[Tensor, "rows given dim"], answers: Float[Tensor, "rows dim"]
+) -> Float[Tensor, "heads dim dim"]:
+    """Least squares over what the heads choose."""
+    heads, dim = layer.v.shape[:2]
+    known, query = points[:, :-1].double(), points[:, -1].double()
+    q, k = (
+        torch.einsum("...w,hwr->...hr", side, weight.double()) for side, weight in ((query, layer.q), (known, layer.k))
+    )
+    scores = torch.einsum("bhr,bnhr->bhn", q, k)
+    assert layer.bias is not None
+    chosen = (scores + layer.bias.double()).argmax(-1)  # rows, heads
+    features = known.take_along_dim(chosen.flatten(1)[..., None], dim=1).flatten(1)
+    gram = features.mT @ features
+    gram.diagonal().add_(1e-6 * gram.diagonal().mean())  # heads that always choose alike would make it singular
+    return torch.linalg.solve(gram, features.mT @ answers.double()).view(heads, dim, dim).float()
