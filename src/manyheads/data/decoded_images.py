@@ -1,9 +1,9 @@
 """Image files as batches, decoded by worker processes ahead of the training step.
 
-Order and augmentation depend on the samples' places, not on the worker. The stream learns from the calls which rows this
-process needs in a step (a rank's block, in as many parts as gradients are accumulated) and fetches the same rows of the
-following steps ahead; an unexpected call starts it anew. Workers crop and mirror with torchvision's v2 transforms;
-RandAugment, erasing and mixing are applied to whole batches on the device."""
+Order and augmentation depend on the samples' places, not on the worker. The stream learns from the calls which rows
+this process needs in a step (a rank's block, in as many parts as gradients are accumulated) and fetches the same rows
+of the following steps ahead; an unexpected call starts it anew. Workers crop and mirror with torchvision's v2
+transforms; RandAugment, erasing and mixing are applied to whole batches on the device."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ AHEAD = 4  # chunks that each worker decodes ahead
 
 
 def worker_count() -> int:
-    """How many worker processes this process starts: $MANYHEADS_WORKERS, or its share of the machine's cores, less one."""
+    """How many worker processes this process starts: $MANYHEADS_WORKERS, or its share of all cores but one."""
     count = os.environ.get("MANYHEADS_WORKERS")
     if count is not None:
         if not count.isdigit():

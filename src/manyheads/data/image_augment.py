@@ -34,8 +34,8 @@ class Mix:
 
 
 def plan_mix(augment: Augment, seed: int, step: int, side: int) -> Mix:
-    """How the batch of a step is mixed. As in timm, one draw serves the whole batch; the box has the area 1 - keep around
-    a random centre, is clipped at the border, and `keep` becomes the area outside the clipped box."""
+    """How the batch of a step is mixed. As in timm, one draw serves the whole batch; the box has the area 1 - keep
+    around a random centre, is clipped at the border, and `keep` becomes the area outside the clipped box."""
     draw = random.Random(key(seed, "mix", step))
     chance, which = draw.random(), draw.random()
     if not augment.mixes or chance >= augment.mix:
@@ -113,8 +113,8 @@ class Geometry:
 def boxes_in(
     draws: Float[np.ndarray, "samples draws"], height: int, width: int, area: Span, ratio: Span
 ) -> tuple[Boxes, Bool[np.ndarray, " samples"]]:
-    """Random boxes of whole pixels inside an image, with a share of its area in `area` and a ratio of width to height in
-    `ratio`; and whether one was found.
+    """Random boxes of whole pixels inside an image, with a share of its area in `area` and a ratio of width to height
+    in `ratio`; and whether one was found.
 
     The first of ten tries that fits is taken, as in torchvision's RandomResizedCrop."""
     share, aspect, top, left = np.split(draws, 4, axis=1)
@@ -144,7 +144,8 @@ def resize(images: Bytes, size: int) -> Bytes:
 
 
 class Normaliser:
-    """Bytes to numbers of mean 0 and deviation 1 in each channel. A grey image is repeated for each channel of `mean`."""
+    """Bytes to numbers of mean 0 and deviation 1 in each channel. A grey image is repeated for each channel of
+    `mean`."""
 
     def __init__(self, mean: Sequence[float], std: Sequence[float], device: torch.device) -> None:
         deviation = torch.tensor(std, device=device)[:, None, None]

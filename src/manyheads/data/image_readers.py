@@ -61,8 +61,8 @@ EMBEDDED = Path(__file__).parent / "fashion_mnist"
 
 
 def fashion_mnist(root: Path) -> tuple[Pixels, Pixels]:
-    """A part of Fashion-MNIST (1708.07747) that is shipped with the package, so `root` is ignored: 1,000 training and 200
-    test images of each class."""
+    """A part of Fashion-MNIST (1708.07747) that is shipped with the package, so `root` is ignored: 1,000 training and
+    200 test images of each class."""
     return _fashion_split(EMBEDDED, "train", "xz"), _fashion_split(EMBEDDED, "t10k", "xz")
 
 

@@ -16,8 +16,8 @@ def sphere(generator: Generator, *shape: int) -> Float[Tensor, "*rows dim"]:
 
 
 def cloud(kind: Cloud, generator: Generator, rows: int, tokens: int, dim: int) -> Float[Tensor, "rows tokens dim"]:
-    """`rows` sets of `tokens` unit vectors. `sphere`: independent. `orthogonal`: the first rows of a random rotation, at
-    most `dim` of them (the distribution of the theorems). `doubled`: half are independent, half their opposites."""
+    """`rows` sets of `tokens` unit vectors. `sphere`: independent. `orthogonal`: the first rows of a random rotation,
+    at most `dim` of them (the distribution of the theorems). `doubled`: half are independent, half their opposites."""
     match kind:
         case "sphere":
             return sphere(generator, rows, tokens, dim)

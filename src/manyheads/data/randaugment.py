@@ -125,7 +125,8 @@ class RandAugment:
 
 
 def amounts(name: str, level: np.ndarray, negative: np.ndarray, rising: bool) -> Float[np.ndarray, " samples"]:
-    """The amount that a level (0 to 1) gives an operation: an angle, a slope, a share of the side, a factor, a threshold.
+    """The amount that a level (0 to 1) gives an operation: an angle, a slope, a share of the side, a factor, a
+    threshold.
 
     Half the angles, slopes and shifts are negative; with `rising`, half the factors are below 1."""
     sign = np.where(negative, -1.0, 1.0)

@@ -1,6 +1,7 @@
 """One process at a time: `flock` on a file. The kernel releases the lock when its process ends, however it ends.
 
-The file stays after the lock is released; its text only names the holder in messages. A lock file alone locks nothing."""
+The file stays after the lock is released; its text only names the holder in messages. A lock file alone locks
+nothing."""
 
 from __future__ import annotations
 

@@ -42,8 +42,8 @@ class Pen:
 
 @dataclass
 class Maps:
-    """The blocked cells: for each kind of contour a map of every picture, one bit for each cell in words of 64 bits, with
-    a rim that is as wide as a stamp."""
+    """The blocked cells: for each kind of contour a map of every picture, one bit for each cell in words of 64 bits,
+    with a rim that is as wide as a stamp."""
 
     pen: Pen
     blocked: list[UInt64[np.ndarray, "pictures rows words"]]

@@ -143,8 +143,8 @@ def _sequences(levels: list[Level], tokens: Int[np.ndarray, " trees"]) -> Sequen
 
 
 def _values(operator: Nodes, values: Nodes, first: Nodes, counts: Nodes) -> Nodes:
-    """The value of each operator: it has `counts` arguments, beginning at `first`. A median between two values is rounded
-    down."""
+    """The value of each operator: it has `counts` arguments, beginning at `first`. A median between two values is
+    rounded down."""
     sums = np.add.reduceat(values, first) % 10
     out = np.choose(operator, (np.minimum.reduceat(values, first), np.maximum.reduceat(values, first), sums, sums))
     medians = np.flatnonzero(operator == 2)

@@ -24,7 +24,8 @@ CHUNK = 1 << 20  # characters read at a time
 
 
 def sources(paths: Sequence[Path]) -> list[Path]:
-    """The files to read, in order. The folder of a Hugging Face dataset is replaced by its tables in alphabetical order."""
+    """The files to read, in order. The folder of a Hugging Face dataset is replaced by its tables in alphabetical
+    order."""
     files: list[Path] = []
     for path in paths:
         if path.is_dir():

@@ -1,7 +1,7 @@
 """GLUE (1804.07461): read the official files and encode their sentences as rows of ids, <cls> A <sep> B <sep>.
 
-The files are train.tsv and dev.tsv in a folder for each task, tab-separated and never quoted. Encoded rows are cached in
-a file, so that a second run, or a machine without the package `tokenizers`, need not encode them."""
+The files are train.tsv and dev.tsv in a folder for each task, tab-separated and never quoted. Encoded rows are cached
+in a file, so that a second run, or a machine without the package `tokenizers`, need not encode them."""
 
 from __future__ import annotations
 
@@ -133,7 +133,8 @@ def encode(examples: Examples, vocabulary: Vocabulary, tokens: int) -> Encoded:
 
 
 def shortened(left: list[int], right: list[int], room: int) -> tuple[list[int], list[int]]:
-    """Both lists, cut to at most `room` together: the longer one is cut, and once both are equally long, both in turn."""
+    """Both lists, cut to at most `room` together: the longer one is cut, and once both are equally long, both in
+    turn."""
     over = len(left) + len(right) - room
     if over <= 0:
         return left, right
@@ -147,7 +148,8 @@ def shortened(left: list[int], right: list[int], room: int) -> tuple[list[int], 
 def encoded(
     task: GlueSet, data: str, root: Path, vocabulary: Vocabulary, tokens: int
 ) -> tuple[Encoded, tuple[Encoded, ...]]:
-    """The training rows and the held-out rows of a GLUE task, cached below `root`/`data`/encoded if that can be written."""
+    """The training rows and the held-out rows of a GLUE task, cached below `root`/`data`/encoded if that can be
+    written."""
     place = glue_folder(task, data, root)
     splits = []
     for name in ("train.tsv", *task.held):

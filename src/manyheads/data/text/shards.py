@@ -30,8 +30,8 @@ DTYPES = {"uint16": 2**16, "uint32": 2**32}
 
 @dataclass(frozen=True, kw_only=True)
 class Shard:
-    """One file of little-endian ids. `text_bytes` is the length of their text in UTF-8 without separators, `largest` the
-    highest id, `crc32` the checksum of the ids."""
+    """One file of little-endian ids. `text_bytes` is the length of their text in UTF-8 without separators, `largest`
+    the highest id, `crc32` the checksum of the ids."""
 
     file: str
     tokens: int

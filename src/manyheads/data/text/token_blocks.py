@@ -1,6 +1,7 @@
 """Training sequences from a corpus: blocks of token ids, the order in which they are dealt, and masking.
 
-Documents are packed one after another and cut into equal blocks. Order and masks are functions of seed, step and row."""
+Documents are packed one after another and cut into equal blocks. Order and masks are functions of seed, step and
+row."""
 
 from __future__ import annotations
 
@@ -84,7 +85,8 @@ class Hiding:
 
 
 def hiding(tokens: int, share: float, mask: int, vocab: int, protected: tuple[int, ...] = ()) -> Hiding:
-    """BERT's rule with exact counts, as in Crammed BERT: of the chosen ids, 80 % are masked and 10 % swapped, rounded."""
+    """BERT's rule with exact counts, as in Crammed BERT: of the chosen ids, 80 % are masked and 10 % swapped,
+    rounded."""
     chosen = max(1, round(share * tokens))
     masked = round(0.8 * chosen)
     swapped = min(round(0.1 * chosen), chosen - masked)

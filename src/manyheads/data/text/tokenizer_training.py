@@ -60,8 +60,8 @@ def train_tokenizer(kind: TokenizerKind, texts: Iterable[str], size: int, name: 
 
 
 def crammed_normalizer(library: Any) -> Any:
-    """Crammed BERT's normalizer: `` and '' become quotation marks, accents and all beyond ASCII are removed, and runs of
-    spaces become one."""
+    """Crammed BERT's normalizer: `` and '' become quotation marks, accents and all beyond ASCII are removed, and runs
+    of spaces become one."""
     make = library.normalizers
     return make.Sequence(
         [

@@ -36,7 +36,8 @@ FORMS = f"{', '.join(NAMES)}, a tokenizer.json, a vocab.txt, or a folder that ho
 
 @dataclass(frozen=True)
 class Vocabulary:
-    """A tokenizer: `text` is its tokenizer.json, empty for bytes; `roles` are the ids of its special tokens (see ROLES)."""
+    """A tokenizer: `text` is its tokenizer.json, empty for bytes; `roles` are the ids of its special tokens (see
+    ROLES)."""
 
     name: str
     text: str
