@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import math
 
 import pytest
@@ -248,7 +249,7 @@ def test_flat_spectra_get_more_squarings_in_larger_matrices() -> None:
 )
 def test_mistakes_are_told_in_a_sentence(matrices: Tensor, mask: Tensor | None, method: str, words: str) -> None:
     with pytest.raises(UserError, match=words):
-        spectrum(matrices, mask=mask, method=method)
+        inspect.unwrap(spectrum)(matrices, mask=mask, method=method)
 
 
 @pytest.mark.gpu

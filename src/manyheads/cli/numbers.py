@@ -18,7 +18,7 @@ def millions(count: float) -> str:
 
 
 def in_layers(arch: Arch) -> int | None:
-    """Non-embedding parameters of a model that reads tokens, to stand beside its total; None of any other model."""
+    """Non-embedding parameters of a model that reads tokens, to print beside its total; None for any other model."""
     from manyheads.arch.count import params
     from manyheads.spec.parts import Token
 
@@ -26,7 +26,7 @@ def in_layers(arch: Arch) -> int | None:
 
 
 def parameters(total: int, layers: int | None) -> str:
-    """A total, and beside it what a language model has without its tables of the vocabulary and positions."""
+    """A total, and for a language model beside it the number without its tables of vocabulary and positions."""
     return millions(total) if layers is None else f"{millions(total)}, of them {millions(layers)} in the layers"
 
 

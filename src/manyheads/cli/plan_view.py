@@ -15,9 +15,10 @@ if TYPE_CHECKING:
 NARROW = 118  # columns below which some are left out
 
 
-def show(found: Plan, report: dict[str, Any], chosen: Design, *, brief: bool = False) -> None:
-    """The table, the chosen design's reasons, every warning once, what training would cost, what to run. `brief` leaves
-    out the reasons and the arms."""
+def show(plan: Plan, report: dict[str, Any], chosen: Design, *, brief: bool = False) -> None:
+    """Print the table, the chosen design's reasons, every warning once, the cost of training and what to run next.
+
+    `brief` leaves out the reasons and the arms."""
     from rich.console import Console
     from rich.markup import escape
     from rich.padding import Padding
@@ -29,24 +30,24 @@ def show(found: Plan, report: dict[str, Any], chosen: Design, *, brief: bool = F
     def under(text: str) -> None:
         console.print(Padding(text, (0, 0, 0, 3), expand=False))
 
-    original, number = found.original, report["chosen"]
+    original, number = plan.original, report["chosen"]
     console.print(
         f"[bold]{escape(str(report['model']))}[/]: {shape(original)}, {millions(original.costs['params'])} "
-        f"parameters; {found.use.describe(original.arch)}"
+        f"parameters; {plan.use.describe(original.arch)}"
     )
-    asked = ", ".join(f"{cap.name} <= {amount(cap.kind, cap.most)} ({cap.given})" for cap in found.caps)
+    budget = ", ".join(f"{cap.name} <= {amount(cap.kind, cap.most)} ({cap.given})" for cap in plan.caps)
     console.print(
-        f"budget: {asked}. {found.considered:,} designs considered, {found.fitting:,} fit, "
-        f"{len(found.front):,} are on the front ({found.seconds:.2f} s)\n"
+        f"budget: {budget}. {plan.considered:,} designs considered, {plan.fitting:,} fit, "
+        f"{len(plan.front):,} are on the front ({plan.seconds:.2f} s)\n"
     )
-    console.print(_table(found, narrow=console.width < NARROW))
+    console.print(_table(plan, narrow=console.width < NARROW))
     if not brief:
         console.print(f"\n[bold]{number}[/]  {shape(chosen)}")
-        for note in chosen.reasons:
-            under(note.words)
-    if told := _warnings(found):
+        for reason in chosen.reasons:
+            under(reason.words)
+    if sentences := _warnings(plan):
         console.print("\n[bold]warnings[/]")
-        for text in told:
+        for text in sentences:
             under(text)
     if "measured" in report:
         console.print()
@@ -66,7 +67,7 @@ def show(found: Plan, report: dict[str, Any], chosen: Design, *, brief: bool = F
         console.print(f"   {line}", markup=False, soft_wrap=True)
 
 
-def _table(found: Plan, *, narrow: bool) -> Any:
+def _table(plan: Plan, *, narrow: bool) -> Any:
     from rich.table import Table
 
     titles = [
@@ -84,32 +85,32 @@ def _table(found: Plan, *, narrow: bool) -> Any:
         "inner/tokens",
         "warnings",
     ]
-    left_out = {"policy", "memory", "inner/tokens"} if narrow else set()
-    left_out |= {"KV"} if not found.original.costs["kv_cache"] else set()
-    left_out |= {"latency"} if all(cap.kind != "latency" for cap in found.caps) else set()
+    hidden = {"policy", "memory", "inner/tokens"} if narrow else set()
+    hidden |= {"KV"} if not plan.original.costs["kv_cache"] else set()
+    hidden |= {"latency"} if all(cap.kind != "latency" for cap in plan.caps) else set()
     table = Table(box=None, header_style="bold", pad_edge=False)
     for title in titles:
-        if title not in left_out:
+        if title not in hidden:
             table.add_column(
                 title,
                 justify="left" if title in ("layers", "heads", "policy", "warnings") else "right",
                 no_wrap=title != "warnings",
             )
     rows = [
-        ("", found.original),
-        *((str(i + 1), one) for i, one in enumerate(found.designs)),
-        *(("also", one) for one in found.also),
+        ("", plan.original),
+        *((str(i + 1), one) for i, one in enumerate(plan.designs)),
+        *(("also", one) for one in plan.also),
     ]
     for name, one in rows:
-        first = one is found.original
-        cells = _cells(one, first, known=found.latency != 1.0)
+        first = one is plan.original
+        cells = _cells(one, first, absolute=plan.latency != 1.0)
         table.add_row(
-            name, *(cells[title] for title in titles[1:] if title not in left_out), style="dim" if first else ""
+            name, *(cells[title] for title in titles[1:] if title not in hidden), style="dim" if first else ""
         )
     return table
 
 
-def _cells(one: Design, original: bool, *, known: bool) -> dict[str, str]:
+def _cells(one: Design, original: bool, *, absolute: bool) -> dict[str, str]:
     dims, ratios = one.dims, {kind: f"{ratio:.2f}" for kind, ratio in one.ratios.items()}
     shared = "" if dims["kv_heads"] == dims["heads"] else f"/{per_stage(dims['kv_heads'])}"
     misses = "" if one.fits or original else " (does not fit)"
@@ -122,7 +123,7 @@ def _cells(one: Design, original: bool, *, known: bool) -> dict[str, str]:
         "FLOPs": ratios["flops"],
         "memory": f"{size(one.costs['memory'])} {ratios['memory']}",
         "KV": ratios["kv_cache"],
-        "latency": f"{one.costs['latency'] * 1e3:.3g} ms {ratios['latency']}" if known else ratios["latency"],
+        "latency": f"{one.costs['latency'] * 1e3:.3g} ms {ratios['latency']}" if absolute else ratios["latency"],
         "kappa": f"{one.kappa:.3g} {one.kappa_ratio:{'.2f' if one.kappa_ratio < 10 else '.3g'}}",
         "inner/tokens": _place(one),
         "warnings": " ".join(one.codes) + misses,
@@ -137,17 +138,17 @@ def _place(design: Design) -> str:
     return per_stage([f"{attentions(stage)[0].inner / sites(stage)[0].rows:.2f}" for stage in stages])
 
 
-def _warnings(found: Plan) -> list[str]:
-    """Each code once, with the words of the first design that carries it."""
-    listed = [(str(i + 1), one) for i, one in enumerate(found.designs)] + [("also", one) for one in found.also]
-    told = []
+def _warnings(plan: Plan) -> list[str]:
+    """Each warning once, in the words of the first design that has it."""
+    listed = [(str(i + 1), one) for i, one in enumerate(plan.designs)] + [("also", one) for one in plan.also]
+    sentences = []
     for code in dict.fromkeys(code for _, one in listed for code in one.codes):
         carried = [name for name, one in listed if code in one.codes]
-        note = next(note for _, one in listed for note in one.warnings if note.code == code)
-        colour = "red" if note.level == "serious" else "yellow"
+        warning = next(warning for _, one in listed for warning in one.warnings if warning.code == code)
+        colour = "red" if warning.level == "serious" else "yellow"
         whose = f" (so of {carried[0]})" if len(carried) > 1 else ""
-        told.append(f"[{colour}]{code}[/] ({', '.join(carried)}): {note.words}{whose}")
-    return told
+        sentences.append(f"[{colour}]{code}[/] ({', '.join(carried)}): {warning.words}{whose}")
+    return sentences
 
 
 def _measured(timed: list[dict[str, Any]]) -> Any:
@@ -173,21 +174,21 @@ def _arm(arm: dict[str, Any]) -> str:
     if arm["fault"]:
         return f"{arm['name']:15} [dim]cannot be made: {arm['fault']}[/]"
     miss = f" ({arm['residual']:+.2%})" if abs(arm["residual"]) >= 5e-5 else ""
-    told = f"the same model as {arm['same_as']}" if arm["same_as"] else f"{arm['matches']}{miss}"
-    return f"{arm['name']:15} {millions(arm['params']):>10}  {told}"
+    matches = f"the same model as {arm['same_as']}" if arm["same_as"] else f"{arm['matches']}{miss}"
+    return f"{arm['name']:15} {millions(arm['params']):>10}  {matches}"
 
 
 def _commands(report: dict[str, Any], brief: bool) -> list[str]:
-    """What to run next."""
+    """The commands to run next."""
     train = report.get("command", "" if brief else "--arms FOLDER writes them as records")
     return [line for line in (train, *report.get("emitted", {}).get("lines", ())) if line]
 
 
-def draw(found: Plan, name: str, file: Path) -> None:
-    """Layers against predicted kappa, the front coloured by its warnings, the listed designs numbered."""
+def draw(plan: Plan, name: str, file: Path) -> None:
+    """Draw layers against predicted kappa: the front coloured by its warnings, the listed designs numbered."""
     from .figure import figure
 
-    front = found.front
+    front = plan.front
     layers, kappa = front.depth.sum(axis=1), front.kappa_ratio
     calm = front.serious == 0
     wary = front.cautions > 0
@@ -197,15 +198,15 @@ def draw(found: Plan, name: str, file: Path) -> None:
             axes.scatter(
                 layers[chosen], kappa[chosen], s=8, color=colour, label=f"{label} ({int(chosen.sum())})", zorder=2
             )
-        for i, design in enumerate(found.designs):
+        for i, design in enumerate(plan.designs):
             at = (sum(design.dims["depth"]), design.kappa_ratio)
             axes.scatter(*at, s=90, facecolor="none", edgecolor="#1f6feb", zorder=3)
             axes.annotate(str(i + 1), at, xytext=(6, 5), textcoords="offset points", color="#1f6feb")
         axes.scatter(
-            sum(found.original.dims["depth"]), 1.0, marker="*", s=90, color="#1f2328", label="original", zorder=3
+            sum(plan.original.dims["depth"]), 1.0, marker="*", s=90, color="#1f2328", label="original", zorder=3
         )
         axes.axhline(1.0, color="#57606a", lw=0.8, ls=":")
-        budget = ", ".join(f"{cap.name} {cap.given}" for cap in found.caps)
+        budget = ", ".join(f"{cap.name} {cap.given}" for cap in plan.caps)
         axes.set(xlabel="layers", ylabel="predicted kappa / original's", yscale="log", title=f"{name}: {budget}")
         axes.yaxis.set_major_formatter(lambda value, _: f"{value:g}")
         axes.yaxis.set_minor_formatter(lambda value, _: f"{value:g}")

@@ -22,18 +22,20 @@ def probe(
     random: Annotated[bool, typer.Option("--random", help="Initial weights instead of trained ones.")] = False,
     images: Annotated[Path | None, typer.Option(help="Folder of images to measure on. Default: noise.")] = None,
     text: Annotated[Path | None, typer.Option(help="Text file to measure on, with the tokenizer in hf:FOLDER.")] = None,
-    batch: Annotated[int, typer.Option(help="Samples.")] = 4,
+    batch: Annotated[int, typer.Option(help="Number of samples.")] = 4,
     tokens: Annotated[int | None, typer.Option(help="Length of a language model's sequences.")] = None,
-    detail: Annotated[bool, typer.Option(help="Also entropy, and kappa of tokens, values and MLP.")] = False,
-    jacobian: Annotated[
-        bool, typer.Option(help="Also the extreme singular values of each attention's Jacobian.")
+    detail: Annotated[
+        bool, typer.Option(help="Also measure attention entropy, and kappa of tokens, values and MLP.")
     ] = False,
-    seed: Annotated[int, typer.Option(help="Of initial weights and of noise.")] = 0,
+    jacobian: Annotated[
+        bool, typer.Option(help="Also measure the extreme singular values of each attention's Jacobian.")
+    ] = False,
+    seed: Annotated[int, typer.Option(help="Seed of initial weights and of noise.")] = 0,
     device: Annotated[str, typer.Option(help="Where the model runs: cpu, cuda, cuda:1.")] = "cpu",
-    as_json: Annotated[bool, typer.Option("--json", help="For machines.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
     plot: Annotated[Path | None, typer.Option(help="Draw kappa over layers to this file (.svg, .png, .pdf).")] = None,
 ) -> None:
-    """Measure kappa of the concatenated heads at every attention of a model, beside what theory says."""
+    """Measure kappa, the condition number of the concatenated heads, at every attention, beside its prediction."""
     if batch < 1:
         raise UserError(f"--batch {batch}: write a whole number of at least 1")
     from rich.console import Console
@@ -41,20 +43,20 @@ def probe(
     with Console(stderr=True).status("") as status:
         status.update(f"loading {model}")
         from manyheads.conditioning.probe import as_record, summary
-        from manyheads.conditioning.probe import probe as measured
+        from manyheads.conditioning.probe import probe as run_probe
 
         loaded = load_with_inputs(
             model, images=images, text=text, batch=batch, tokens=tokens, random=random, seed=seed, device=device
         )
         status.update(f"probing {model}")
-        sites = measured(loaded.module, loaded.inputs, detail=detail, jacobian=jacobian)
+        sites = run_probe(loaded.module, loaded.inputs, detail=detail, jacobian=jacobian)
     report = {
         "model": model,
         "weights": loaded.weights,
         "input": loaded.source,
         "batch": batch,
         "sites": [as_record(site) for site in sites],
-        "summary": {kind: as_record(found) for kind, found in summary(sites).items()},
+        "summary": {kind: as_record(layers) for kind, layers in summary(sites).items()},
     }
     if plot is not None:
         _draw(report, plot)
@@ -79,7 +81,7 @@ def _print(report: dict[str, Any]) -> None:
     console = Console()
     table = Table(box=None, header_style="bold", pad_edge=False)
     titles = ("site", "kind", "tokens x inner", "heads", "kappa", "centred", "Gaussian", "stable rank", "correlation")
-    shown = len(titles) if console.width >= 110 else 7  # a narrow terminal gets whole numbers, fewer of them
+    shown = len(titles) if console.width >= 110 else 7  # a narrow terminal shows fewer columns, none of them cut off
     for title in titles[:shown]:
         table.add_column(
             title, justify="left" if title in ("site", "kind") else "right", no_wrap=title != "tokens x inner"
@@ -106,30 +108,32 @@ def _print(report: dict[str, Any]) -> None:
     console.print(
         f"\nMeasured with {report['weights']} on {report['batch']} samples of {report['input']}.", highlight=False
     )
-    for kind, found in report["summary"].items():
-        log = found["mean_log_kappa"]
+    for kind, layers in report["summary"].items():
+        log = layers["mean_log_kappa"]
         typical = "inf" if log is None else _number(math.exp(log))
         console.print(
-            f"[bold]{kind}[/]: {found['layers']} layers, kappa {typical} by the mean of log kappa over layers, "
-            f"{_number(found['mean_kappa'])} by the arithmetic mean (the paper's)",
+            f"[bold]{kind}[/]: {layers['layers']} layers, kappa {typical} by the mean of log kappa over layers, "
+            f"{_number(layers['mean_kappa'])} by the arithmetic mean (the paper's)",
             highlight=False,
         )
     if any(site["reliable"] < 1 for site in report["sites"]):
-        console.print("[yellow]yellow[/]: part of the matrices is singular, or beyond what the method carries")
+        console.print(
+            "[yellow]yellow[/]: some of the matrices are singular, or their kappa is beyond what the method can measure"
+        )
 
 
 def _further(table: Any, sites: list[dict[str, Any]], key: str) -> Any:
-    made = table(box=None, header_style="bold", pad_edge=False)
-    made.add_column("site", no_wrap=True)
+    further = table(box=None, header_style="bold", pad_edge=False)
+    further.add_column("site", no_wrap=True)
     for title in sites[0][key]:
-        made.add_column(title.replace("_", " "), justify="right")
+        further.add_column(title.replace("_", " "), justify="right")
     for site in sites:
         cells = [
             str(value) if isinstance(value, bool | int) else "" if value is None else _number(value)
             for value in site[key].values()
         ]
-        made.add_row(site["name"], *cells)
-    return made
+        further.add_row(site["name"], *cells)
+    return further
 
 
 def _draw(report: dict[str, Any], file: Path) -> None:

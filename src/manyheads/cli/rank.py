@@ -1,4 +1,4 @@
-"""`manyheads rank`: how much rank per head the tokens of a model ask for, layer by layer."""
+"""`manyheads rank`: how much rank per head the tokens of a model need, layer by layer."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ def rank(
     model: Annotated[
         str, typer.Argument(help="A zoo name, a record or saved model, timm:NAME, hf:FOLDER, run:FOLDER.")
     ],
-    head_dim: Annotated[str | None, typer.Option(help="Other head_dims to judge, as 32 or 16,32.")] = None,
+    head_dim: Annotated[str | None, typer.Option(help="Other head_dims to judge, e.g. 32 or 16,32.")] = None,
     random: Annotated[bool, typer.Option("--random", help="Initial weights instead of trained ones.")] = False,
     images: Annotated[Path | None, typer.Option(help="Folder of images to measure on. Default: noise.")] = None,
     text: Annotated[Path | None, typer.Option(help="Text file to measure on, with the tokenizer in hf:FOLDER.")] = None,
-    batch: Annotated[int, typer.Option(help="Samples.")] = 8,
+    batch: Annotated[int, typer.Option(help="Number of samples.")] = 8,
     tokens: Annotated[int | None, typer.Option(help="Length of a language model's sequences.")] = None,
-    seed: Annotated[int, typer.Option(help="Of initial weights and of noise.")] = 0,
+    seed: Annotated[int, typer.Option(help="Seed of initial weights and of noise.")] = 0,
     device: Annotated[str, typer.Option(help="Where the model runs: cpu, cuda, cuda:1.")] = "cpu",
-    as_json: Annotated[bool, typer.Option("--json", help="For machines.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
     plot: Annotated[Path | None, typer.Option(help="Draw coverage over rank to this file (.svg, .png, .pdf).")] = None,
 ) -> None:
-    """Measure the spectrum of the tokens at every attention, and what head_dim covers of it."""
+    """Measure the spectrum of the tokens at every attention, and the share of it that head_dim covers."""
     asked = whole_numbers(head_dim, "head-dim")
     dims = [] if asked is None else [asked] if isinstance(asked, int) else asked
     if batch < 4 or any(dim < 1 for dim in dims):
@@ -44,14 +44,14 @@ def rank(
             model, images=images, text=text, batch=batch, tokens=tokens, random=random, seed=seed, device=device
         )
         status.update(f"measuring {model}")
-        found = coverage(loaded.module, loaded.inputs, dims)
+        records = coverage(loaded.module, loaded.inputs, dims)
     report = {
         "model": model,
         "weights": loaded.weights,
         "input": loaded.source,
         "batch": batch,
         "enough": ENOUGH,
-        "layers": [as_record(layer) for layer in found],
+        "layers": [as_record(layer) for layer in records],
     }
     if plot is not None:
         _draw(report, plot)
@@ -108,12 +108,12 @@ def _cautions(console: Any, report: dict[str, Any]) -> None:
     gap = max(share["most"] - share["coverage"] for layer in layers for share in layer["shares"])
     if gap > 0.05:
         console.print(
-            f"With {report['batch']} samples coverage may be up to {gap:.2f} more than is shown: a larger "
-            "--batch tells more.",
+            f"With {report['batch']} samples coverage may be up to {gap:.2f} higher than shown; a larger "
+            "--batch narrows this.",
             highlight=False,
         )
     if report["input"] == "noise":
-        console.print("Noise is not what a model is used on: give --images or --text.", highlight=False)
+        console.print("Noise is not what the model is used on; give --images or --text.", highlight=False)
 
 
 def _draw(report: dict[str, Any], file: Path) -> None:

@@ -1,4 +1,4 @@
-"""`manyheads theory`: what kappa should be for a Gaussian block, over the number of heads."""
+"""`manyheads theory`: predicted kappa of independent Gaussian heads, over the number of heads."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from manyheads.spec.errors import UserError
 def theory(
     tokens: Annotated[int, typer.Option(help="Rows of the concatenated heads: the sequence length.")],
     head_dim: Annotated[int, typer.Option(help="Size of one head; inner is heads x head_dim.")],
-    heads: Annotated[int | None, typer.Option(help="One point instead of a table.")] = None,
-    samples: Annotated[int, typer.Option(help="Gaussian blocks drawn for each row; 0 for none.")] = 200,
-    as_json: Annotated[bool, typer.Option("--json", help="For machines.")] = False,
+    heads: Annotated[int | None, typer.Option(help="Predict this one number of heads instead of a table.")] = None,
+    samples: Annotated[int, typer.Option(help="Gaussian matrices drawn for each row; 0 for none.")] = 200,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
     plot: Annotated[Path | None, typer.Option(help="Draw the curve to this file (.svg, .png, .pdf).")] = None,
 ) -> None:
-    """Predict kappa of tokens x (heads x head_dim) Gaussian heads. It peaks where inner meets tokens."""
+    """Predict kappa, the condition number, of Gaussian heads. It peaks where heads x head_dim equals tokens."""
     for name, value in (("tokens", tokens), ("head-dim", head_dim), ("heads", 1 if heads is None else heads)):
         if value < 1:
             raise UserError(f"--{name} {value}: write a whole number of at least 1")
@@ -53,7 +53,7 @@ def theory(
 
 
 def choose(peak: float) -> list[int]:
-    """Numbers of heads from 1 to eight times the peak: every one up to 16, then in steps of a quarter of an octave."""
+    """Numbers of heads from 1 to eight times the peak: each up to 16, then in steps of a quarter of an octave."""
     spread = {round(peak * 2 ** (step / 4)) for step in range(-12, 13)} | {math.floor(peak), math.ceil(peak)}
     return sorted({count for count in spread if count >= 1} | set(range(1, min(16, math.ceil(8 * peak)) + 1)))
 
@@ -91,7 +91,7 @@ def _print(report: dict[str, Any]) -> None:
     console.print(table)
     console.print(
         f"\n{report['tokens']} tokens, head_dim {report['head_dim']}: kappa of independent normal heads is worst "
-        f"at {report['peak_heads']:.1f} heads, where inner meets tokens; fewer or more are both better.",
+        f"at {report['peak_heads']:.1f} heads, where inner (heads x head_dim) equals tokens; fewer and more are better.",
         highlight=False,
     )
 

@@ -165,7 +165,7 @@ def covered(rows: Float[Tensor, "samples tokens width"]) -> Array:
     return np.asarray(np.maximum.accumulate(np.clip(np.mean(curves, axis=0), 0.0, 1.0)))
 
 
-def _crossed(chosen: Float[Tensor, "samples tokens width"], measured: Float[Tensor, "samples tokens width"]) -> Array:
+def _crossed(chosen: Float[Tensor, "chosen tokens width"], measured: Float[Tensor, "measured tokens width"]) -> Array:
     flat_rows = chosen.flatten(0, 1)
     directions = torch.linalg.eigh(flat_rows.mT @ flat_rows).eigenvectors.flip(-1)
     total = torch.zeros_like(directions)

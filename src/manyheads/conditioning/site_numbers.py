@@ -54,12 +54,12 @@ def fit(entry: AttentionCall, real: Mask | None) -> Mask | None:
 
 
 def measure(
-    sites: Sequence[tuple[Matrices, Mask | None, int]], *, ranks: bool = False
-) -> list[Float[Tensor, "fields matrices"]]:
+    sites: Sequence[tuple[Float[Tensor, "_ _ _"], Bool[Tensor, "_ _"] | None, int]], *, ranks: bool = False
+) -> list[Float[Tensor, "fields _"]]:
     """For every site, on the CPU, one number for each of its matrices: kappa, log kappa, centred log kappa, stable rank,
     participation, reliable, effective and numerical rank (NaN without `ranks`), real tokens, head correlation.
 
-    A site is given as its matrices, their mask and its number of heads."""
+    A site is given as its matrices x tokens x inner, their mask and its number of heads; sizes differ between sites."""
     shapes: dict[tuple[int, int, bool], list[int]] = {}
     for i, (matrices, mask, _) in enumerate(sites):
         shapes.setdefault((*matrices.shape[1:], mask is None), []).append(i)

@@ -224,7 +224,7 @@ class MlpMatrices:
     firsts: tuple[nn.Module, ...]
     second: nn.Module
 
-    def weights(self) -> tuple[Float[Tensor, "mlp_dim width"], Float[Tensor, "width mlp_dim"]]:
+    def weights(self) -> tuple[Float[Tensor, "first_rows first_columns"], Float[Tensor, "second_rows second_columns"]]:
         """Both matrices, gathered where they are sharded. They may be transposed, which leaves kappa as it is."""
         first, second = [_whole(part) for part in self.firsts], _whole(self.second)
         return torch.cat(first) if len(first) > 1 else first[0], second

@@ -70,7 +70,7 @@ def save(arms: tuple[ComparisonArm, ...], folder: Path) -> list[Path]:
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise UserError(f"{folder} cannot be made: {error.strerror or error}") from None
+        raise UserError(f"{folder} cannot be created: {error.strerror or error}") from None
     paths = []
     for arm in arms:
         if arm.arch is not None and not arm.same_as:

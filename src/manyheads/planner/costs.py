@@ -72,8 +72,8 @@ class Use:
     def describe(self, arch: Arch) -> str:
         """The setting in words."""
         what = f"{length(arch)} tokens" if isinstance(arch.embed, Token | Points) else f"images of {arch.embed.image}"
-        kept = "fused attention" if self.fused else "attention maps kept"
-        return f"{what}; memory of a training step at batch {self.batch}, {self.precision}, {kept}"
+        attention = "fused attention" if self.fused else "attention maps kept"
+        return f"{what}; memory of a training step at batch {self.batch}, {self.precision}, {attention}"
 
 
 def length(arch: Arch | Sketch) -> int:

@@ -93,8 +93,8 @@ class Facts:
     @property
     def log_kappa0(self) -> float:
         """The original's log kappa, the mean over its layers: measured where a probe was given, else predicted."""
-        known = [stage.log_kappa0 if stage.measured is None else stage.measured.log_kappa for stage in self.stages]
-        return sum(stage.depth0 * log for stage, log in zip(self.stages, known, strict=True)) / self.layers0
+        logs = [stage.log_kappa0 if stage.measured is None else stage.measured.log_kappa for stage in self.stages]
+        return sum(stage.depth0 * log for stage, log in zip(self.stages, logs, strict=True)) / self.layers0
 
     @property
     def head_layers(self) -> Array:

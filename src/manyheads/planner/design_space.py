@@ -143,8 +143,8 @@ def _depths(original: Arch, limits: Limits) -> Ints:
             )
         return np.arange(limits.min_depth, top + 1)[:, None]
     shares = sorted({Fraction(k, d) for d in full for k in range(1, d + 1)})
-    kept = [tuple(min(max(ceil(share * d), min(limits.min_depth, d)), most) for d in full) for share in shares]
-    rows = sorted(set(kept) - ({tuple(full)} if limits.max_depth is None and deepest > 1 else set()))
+    depths = [tuple(min(max(ceil(share * d), min(limits.min_depth, d)), most) for d in full) for share in shares]
+    rows = sorted(set(depths) - ({tuple(full)} if limits.max_depth is None and deepest > 1 else set()))
     if not rows:
         raise UserError(f"min_depth {limits.min_depth} leaves no depth to cut from {full}; write a smaller one")
     return np.array(rows, np.int64)

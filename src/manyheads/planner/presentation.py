@@ -49,17 +49,19 @@ def impossible(plan: Plan) -> str:
     """Why nothing fits: the least that each budget could be met with, and the design that misses by the least."""
     closest = plan.closest
     assert closest is not None
-    asked = " and ".join(f"{cap.name} <= {amount(cap.kind, cap.most)} ({cap.given})" for cap in plan.caps)
+    budgets = " and ".join(f"{cap.name} <= {amount(cap.kind, cap.most)} ({cap.given})" for cap in plan.caps)
     gets = ", ".join(f"{amount(cap.kind, closest.costs[cap.kind])} {cap.name}" for cap in plan.caps)
     hard = [cap for cap in plan.caps if plan.least[cap.kind] > cap.most]
     if hard:
         why = " and ".join(f"{cap.name} cannot come below {amount(cap.kind, plan.least[cap.kind])}" for cap in hard)
     else:
         why = "each can be met alone, but not together"
-    kept = closest.costs["params"] - float(params(closest.arch).non_embedding)
-    fixed = f"; {amount('params', kept)} parameters lie outside the layers" if hard and hard[0].kind == "params" else ""
+    outside = closest.costs["params"] - float(params(closest.arch).non_embedding)
+    fixed = (
+        f"; {amount('params', outside)} parameters lie outside the layers" if hard and hard[0].kind == "params" else ""
+    )
     return (
-        f"no redesign fits {asked}: {why}{fixed}. The closest has {gets}: {shape(closest)}. Loosen the budget, or the "
+        f"no redesign fits {budgets}: {why}{fixed}. The closest has {gets}: {shape(closest)}. Loosen the budget, or the "
         "limits on depth, MLP and heads"
     )
 

@@ -7,7 +7,7 @@ tail falls as x^-(nu+1)), so every prediction is of log kappa."""
 
 from __future__ import annotations
 
-from typing import Generic, NamedTuple, TypeVar, overload
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -15,21 +15,17 @@ from numpy.typing import ArrayLike, NDArray
 from ..gaussian_constants import HARD_MEAN, HARD_SHIFT, HARD_SPREAD, TW_MEAN, TW_VARIANCE
 
 Array = NDArray[np.float64]
-Number = TypeVar("Number", float, Array)
+Numbers = int | float | ArrayLike  # to type checkers at run time an int is no complex, which ArrayLike lists
 
 
-class LogKappa(NamedTuple, Generic[Number]):
-    """Mean and standard deviation of log kappa."""
+class LogKappa(NamedTuple):
+    """Mean and standard deviation of log kappa: floats for one shape, arrays for several."""
 
-    mean: Number
-    spread: Number
+    mean: Any
+    spread: Any
 
 
-@overload
-def gaussian_log_kappa(tokens: float, inner: float) -> LogKappa[float]: ...
-@overload
-def gaussian_log_kappa(tokens: ArrayLike, inner: ArrayLike) -> LogKappa[Array]: ...
-def gaussian_log_kappa(tokens: ArrayLike, inner: ArrayLike) -> LogKappa[float] | LogKappa[Array]:
+def gaussian_log_kappa(tokens: Numbers, inner: Numbers) -> LogKappa:
     """E log kappa of tokens x inner Gaussian matrices, and its spread: two numbers, or arrays of the broadcast shape.
 
     The largest singular value is at the Tracy-Widom corrected edge (Johnstone 2001; constants of Ma, Bernoulli 18,
@@ -57,7 +53,7 @@ def gaussian_log_kappa(tokens: ArrayLike, inner: ArrayLike) -> LogKappa[float] |
     return LogKappa(mean, spread)
 
 
-def gaussian_edge(tokens: ArrayLike, inner: ArrayLike) -> Array:
+def gaussian_edge(tokens: Numbers, inner: Numbers) -> Array:
     """kappa at the Marchenko-Pastur edges, (sqrt n + sqrt p) / (sqrt n - sqrt p): Eq. 6 of the first paper, which
     states it for inner > tokens. It is infinite where the two are equal, and elsewhere a few percent high."""
     n, p = _sides(tokens, inner)
@@ -65,26 +61,26 @@ def gaussian_edge(tokens: ArrayLike, inner: ArrayLike) -> Array:
     return np.asarray(np.where(gap > 0, (np.sqrt(n) + np.sqrt(p)) / np.where(gap > 0, gap, 1.0), np.inf))
 
 
-def gaussian_bound(tokens: ArrayLike, inner: ArrayLike) -> Array:
+def gaussian_bound(tokens: Numbers, inner: Numbers) -> Array:
     """Upper bound of E log kappa: log(n / (nu + 1)) + 2.258 (Chen and Dongarra, SIAM J. Matrix Anal. 27, 2005)."""
     n, p = _sides(tokens, inner)
     return np.asarray(np.log(n / (n - p + 1)) + 2.258)
 
 
-def ratio_for(kappa: ArrayLike) -> Array:
+def ratio_for(kappa: Numbers) -> Array:
     """inner / tokens above 1 at which `gaussian_edge` has come down to `kappa`."""
     kappa = np.asarray(kappa, float)
     return np.asarray(((kappa + 1) / (kappa - 1)) ** 2)
 
 
-def peak_heads(tokens: ArrayLike, head_dim: ArrayLike) -> Array:
+def peak_heads(tokens: Numbers, head_dim: Numbers) -> Array:
     """Number of heads at which inner equals tokens and kappa is at its worst; fewer and more are both better."""
     return np.asarray(np.maximum(1.0, np.asarray(tokens, float) / np.asarray(head_dim, float)))
 
 
-def _sides(tokens: ArrayLike, inner: ArrayLike) -> tuple[Array, Array]:
+def _sides(tokens: Numbers, inner: Numbers) -> tuple[Array, Array]:
     tokens, inner = np.asarray(tokens, float), np.asarray(inner, float)
-    return np.maximum(tokens, inner), np.minimum(tokens, inner)
+    return np.asarray(np.maximum(tokens, inner)), np.asarray(np.minimum(tokens, inner))
 
 
 def sample_kappa(tokens: int, inner: int, samples: int, seed: int = 0) -> Array:

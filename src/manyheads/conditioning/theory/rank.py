@@ -1,4 +1,5 @@
-"""What rank per head can and cannot reach: closed forms around the second paper (2407.16153), for its smallest task.
+"""What heads of a given rank can and cannot compute: closed forms around the second paper (2407.16153), for its
+smallest task.
 
 The task: two orthonormal tokens x_1, x_2 and a query y uniform on the sphere of `dim` dimensions; the target is the
 token nearer to y. With w = x_1 - x_2 it is (x_1 + x_2)/2 + sgn(w y) w/2, so the question is how well functions of
@@ -13,9 +14,9 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
 
-Array = NDArray[np.float64]
+from .gaussian import Array, Numbers
+
 DEGREES = 99  # odd harmonics up to here; the overlap's terms fall at least as fast as degree^-3
 
 
@@ -46,17 +47,17 @@ def harmonics(dim: int, degree: int) -> float:
     return (2 * degree + dim - 2) / degree * math.exp(log)
 
 
-def plateau(dim: float, degree: int = 1) -> float:
-    """Error once every harmonic of the sign up to `degree` is fitted and none above [derived].
+def plateau(dim: int | float, degree: int = 1) -> float:
+    """Error when every harmonic of the sign up to `degree` is fitted and none above it [derived].
 
-    Degree 1 is where rank-1 heads stay until there are about dim^3 / 6 of them: 0.1397 at dim 4, and
+    Rank-1 heads stay at the plateau of degree 1 until there are about dim^3 / 6 of them: 0.1397 at dim 4, and
     (1 - 2/pi)/2 = 0.1817 at `dim=math.inf`."""
     odd = range(1, degree + 1, 2)
     if math.isinf(dim):  # the series of (2/pi) asin(1)
-        found = math.fsum(2 / math.pi * math.comb(j - 1, (j - 1) // 2) / 2.0 ** (j - 1) / j for j in odd)
+        fitted = math.fsum(2 / math.pi * math.comb(j - 1, (j - 1) // 2) / 2.0 ** (j - 1) / j for j in odd)
     else:
-        found = math.fsum(sign_coefficient(int(dim), j) ** 2 * harmonics(int(dim), j) for j in odd)
-    return (1 - found) / 2
+        fitted = math.fsum(sign_coefficient(int(dim), j) ** 2 * harmonics(int(dim), j) for j in odd)
+    return (1 - fitted) / 2
 
 
 def heads_for_degree(dim: int, degree: int, rank: int = 1) -> float:
@@ -65,37 +66,40 @@ def heads_for_degree(dim: int, degree: int, rank: int = 1) -> float:
     return math.comb(dim + degree - 1, degree) / math.comb(rank + degree - 1, degree)
 
 
-def one_head(coverage: ArrayLike, *, hard: bool = False) -> Array:
+def one_head(coverage: Numbers, *, hard: bool = False) -> Array:
     """Error of one head whose rank covers a share of the score's variance: rank / dim for isotropic tokens [derived].
 
     The best soft head has (1 - (2/pi) asin f) / 2; one that takes the larger score has (1 - ((2/pi) asin sqrt f)^2) /
     2. With `rank_coverage` for f it is the retrieval floor of anisotropic tokens, up to 20 % low where variances fall
     as 1/i^2."""
     share = np.asarray(coverage, float)
-    kept = (2 / np.pi * np.arcsin(np.sqrt(share))) ** 2 if hard else 2 / np.pi * np.arcsin(share)
-    return np.asarray((1 - kept) / 2)
+    overlap = (2 / np.pi * np.arcsin(np.sqrt(share))) ** 2 if hard else 2 / np.pi * np.arcsin(share)
+    return np.asarray((1 - overlap) / 2)
 
 
-def rank_coverage(variances: ArrayLike, rank: int) -> float:
-    """Share of the total in the `rank` largest of `variances`: why a head_dim far below the width is enough where
-    spectra decay. The variances are those of the score, direction by direction: v^2 where query and key are both tokens
-    of variance v (self-attention), v where one of them is isotropic."""
+def rank_coverage(variances: Numbers, rank: int) -> float:
+    """Share of the total in the `rank` largest of `variances`. Where spectra decay it is near 1 at a head_dim far below
+    the width.
+
+    The variances are those of the score in each direction: v^2 where query and key are both tokens of variance v
+    (self-attention), v where one of them is isotropic."""
     ordered = np.sort(np.asarray(variances, float))[::-1]
     total = ordered.sum()
     return float(ordered[:rank].sum() / total) if total > 0 else 1.0
 
 
-def splitting_floor(heads: ArrayLike) -> Array:
+def splitting_floor(heads: Numbers) -> Array:
     """Error of `heads` heads on disjoint subspaces of dim / heads each, with any additive read-out [derived]: 0 for
-    one head, 1/6 for two, 0.1817 for ever more."""
+    one head, 1/6 for two, 0.1817 in the limit of many."""
     count = np.asarray(heads, float)
     return np.asarray((1 - 2 * count / np.pi * np.arcsin(1 / count)) / 2)
 
 
-def majority_vote(dim: ArrayLike, heads: ArrayLike) -> Array:
-    """Error when rank-1 heads with q = k vote and a second layer counts [derived]: the vote is wrong with probability
-    (1/pi) atan((pi/2) sqrt(dim / heads)), and a wrong one costs 2. Heads grow as dim, where one layer needs dim^3 /
-    6."""
+def majority_vote(dim: Numbers, heads: Numbers) -> Array:
+    """Error when rank-1 heads with q = k vote and a second layer counts the votes [derived].
+
+    The vote is wrong with probability (1/pi) atan((pi/2) sqrt(dim / heads)), and a wrong vote costs 2. The heads needed
+    grow as dim, where a single layer needs dim^3 / 6."""
     ratio = np.asarray(dim, float) / np.asarray(heads, float)
     return np.asarray(2 / np.pi * np.arctan(np.pi / 2 * np.sqrt(ratio)))
 
@@ -120,19 +124,21 @@ def best_rank_one(queries: Array, keys: Array) -> float:
     return float(1 - right @ weights)
 
 
-def heads_high_accuracy(dim: float, rank: float, *, constant: float = 1.0) -> float:
+def heads_high_accuracy(dim: int | float, rank: int | float, *, constant: float = 1.0) -> float:
     """Theorem 2 of the paper, for an error below about 1 / dim: heads of `rank` needed,
     constant x 2^(dim - (rank + 1) log2(2 dim / rank)).
 
-    UNVERIFIED: the exponent's form and the constant are recalled, not read; use its growth, not its value."""
+    UNVERIFIED: the exponent's form and the constant are quoted from memory; use the growth, not the value."""
     return constant * math.exp2(dim - (rank + 1) * math.log2(2 * dim / rank))
 
 
-def heads_high_dimension(dim: float, rank: float, error: float, *, inside: float = 1.0, power: float = 1.0) -> float:
+def heads_high_dimension(
+    dim: int | float, rank: int | float, error: float, *, inside: float = 1.0, power: float = 1.0
+) -> float:
     """Theorem 2 of the paper, for any error in high dimension: heads of `rank` needed,
     (dim / (2e (rank + inside / error)))^(power / error) / 2.
 
-    UNVERIFIED: both constants are recalled as existing and are set to 1; use its growth, not its value."""
+    UNVERIFIED: both constants are known to exist and are set to 1; use the growth, not the value."""
     return 0.5 * math.pow(dim / (2 * math.e * (rank + inside / error)), power / error)
 
 
