@@ -8,12 +8,17 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from manyheads.cli import main
+from manyheads.experiments.demo import DEMO
+from manyheads.experiments.registry import get
 from manyheads.runs import Run
+from manyheads.spec.experiment import specs
+from manyheads.spec.recipe import Basis
 
 SMALL = ("--steps", "6", "--batch", "8", "--set", "task.limit=64", "--set", "task.test_limit=64", "--device", "cpu")
 
@@ -36,6 +41,21 @@ def test_the_last_line_is_the_score_and_the_folder(tmp_path: Path) -> None:
     again = run("--resume", "mine", "--quiet", cwd=tmp_path)
     assert again.stdout == done.stdout
     assert "mine is finished" in again.stderr
+
+
+def test_an_arm_of_an_experiment_is_trained_as_the_experiment_trains_it(tmp_path: Path) -> None:
+    """The architecture alone is not the arm: its task and recipe belong to it, and a field may be changed."""
+    planned = next(spec for spec in specs(DEMO, "smoke") if spec.label["arm"] == "lean")
+    done = run("demo:lean", "--steps", "2", "--quiet", "--device", "cpu", cwd=tmp_path)
+    assert "at scale smoke, with its own task and recipe" in done.stderr
+    trained = Run.open(tmp_path / "runs" / "demo_lean-s0").spec
+    assert trained == replace(planned, recipe=replace(planned.recipe, basis=Basis("steps", 2)), label={})
+    small = next(spec for spec in specs(get("table2"), "small") if spec.label["arm"] == "fixed")
+    said = run("table2:fixed", "--scale", "small", "--dry-run", cwd=tmp_path).stdout
+    assert f"{int(small.recipe.basis.amount):,}" in said
+    wrong = run("demo:lean", "--scale", "paper", code=2, cwd=tmp_path)
+    assert "experiment demo has no scale 'paper'; write one of smoke" in wrong.stderr
+    assert "--scale smoke belongs to an arm" in run("vit_ti", "--scale", "smoke", code=2, cwd=tmp_path).stderr
 
 
 def test_a_recipe_and_a_task_come_from_files(tmp_path: Path) -> None:
