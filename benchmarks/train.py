@@ -24,7 +24,7 @@ from torch.nn import functional as F
 from manyheads.arch import families, zoo
 from manyheads.runs import Run, RunSpec
 from manyheads.spec.arch import Arch
-from manyheads.spec.augment import Augment
+from manyheads.spec.images import Augment
 from manyheads.spec.recipe import Basis, Recipe
 from manyheads.tasks import fit, to_dict
 from manyheads.tasks.images import Images

@@ -138,7 +138,7 @@ def test_unknown_names_get_the_nearest() -> None:
         (lambda d: d["stages"][0].pop("width"), r"stages\[0\] \(Stage\) lacks width"),
         (lambda d: d["stages"][0]["unit"][0][0]["op"].pop("head_dim"), "12 heads and no head_dim. State it"),
         (lambda d: d["stages"][0]["unit"][0][0]["op"].update({"is": "Atention"}), "did you mean Attention"),
-        (lambda d: d["embed"].pop("is"), '"is": null is no part of a model'),
+        (lambda d: d["embed"].pop("is"), '"is": null is no record'),
         (lambda d: d.update(stages="many"), "Stage"),
     ],
 )

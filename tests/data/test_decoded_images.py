@@ -18,8 +18,8 @@ from PIL import Image
 from manyheads.data.decoded_images import Stream, worker_count
 from manyheads.data.image_folders import image_folder
 from manyheads.data.image_types import Terms
-from manyheads.spec.augment import Augment, Rand
 from manyheads.spec.errors import UserError
+from manyheads.spec.images import Augment, Rand
 
 from .written import write_folder
 

@@ -11,8 +11,8 @@ from torchvision.transforms.v2 import functional as vision
 
 from manyheads.data.image_augment import Geometry, Mix, Normaliser, boxes_in, erase, mixed, plan_mix, resize
 from manyheads.data.resident_images import Cutter, bordered
-from manyheads.spec.augment import Augment, Rand
 from manyheads.spec.errors import UserError
+from manyheads.spec.images import Augment, Rand
 
 CPU = torch.device("cpu")
 DRAW = np.random.default_rng(0)

@@ -10,7 +10,7 @@ import torch
 from PIL import Image, ImageEnhance, ImageOps
 
 from manyheads.data.randaugment import AFFINE, BLENDS, OPS, RandAugment, amounts
-from manyheads.spec.augment import Rand
+from manyheads.spec.images import Rand
 
 FILL = (0.5, 0.4, 0.3)
 COLOUR = tuple(round(255 * part) for part in FILL)

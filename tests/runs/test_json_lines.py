@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from manyheads.runs import JsonLines, Run
 from manyheads.runs.json_lines import BLOCK
 from manyheads.spec.errors import UserError
-from manyheads.spec.json_values import line
+from manyheads.spec.files import line
 from tests.runs.examples import spec
 
 

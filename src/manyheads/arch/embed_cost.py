@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from manyheads.spec.check import conv_side
+from manyheads.spec.arch_rules import conv_side
 from manyheads.spec.parts import ClassToken, ConvStem, Downsample, Nested, Patch, Pixel, Points, Same, Stage, Token
 
 from .quantities import Formulas, Num, Params, Saved, linear, matmul, norm_params

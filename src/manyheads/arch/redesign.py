@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import Any, Literal
 
 from manyheads.spec.arch import Arch, Sketch, attentions, editable, layers, mlps, side
-from manyheads.spec.check import conv_side, divisors, nearest_divisors
+from manyheads.spec.arch_rules import conv_side, divisors, nearest_divisors
 from manyheads.spec.errors import UserError
 from manyheads.spec.parts import (
     Attention,

@@ -16,7 +16,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 from torch.nn import functional
 
-from manyheads.spec.augment import Augment, Span
+from manyheads.spec.images import Augment, Span
 
 from .image_types import Boxes, Bytes, Numbers
 from .randomness import Indices, key, uniforms

@@ -9,7 +9,7 @@ import torch
 from jaxtyping import Float, Int, UInt8
 from torch import Tensor
 
-from manyheads.spec.augment import Augment
+from manyheads.spec.images import Augment
 
 from .randomness import balanced
 

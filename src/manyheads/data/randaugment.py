@@ -1,6 +1,6 @@
 """RandAugment for batches of bytes: samples are grouped by operation, and each has its own level.
 
-Levels follow timm (`spec.augment.Rand` describes them). torchvision computes the operations that need an algorithm
+Levels follow timm (`spec.images.Rand` describes them). torchvision computes the operations that need an algorithm
 (equalize, autocontrast, greys, smoothing); shears, shifts and rotations are one affine gather for the whole group."""
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 from torch.nn import functional
 
-from manyheads.spec.augment import Rand
 from manyheads.spec.errors import optional
+from manyheads.spec.images import Rand
 
 from .image_types import Bytes
 from .randomness import Indices, key, normals, uniforms

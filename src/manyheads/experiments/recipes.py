@@ -11,8 +11,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Literal
 
-from manyheads.spec.augment import Augment, Rand
-from manyheads.spec.images import Images
+from manyheads.spec.images import Augment, Images, Rand
 from manyheads.spec.rates import Rates
 from manyheads.spec.recipe import Basis, Recipe
 from manyheads.spec.schedule import Schedule

@@ -14,9 +14,8 @@ from typing import Any
 from manyheads.arch import zoo
 from manyheads.arch.families import vit
 from manyheads.spec.arch import Arch
-from manyheads.spec.augment import Augment
 from manyheads.spec.experiment import Arm, Experiment
-from manyheads.spec.images import Images
+from manyheads.spec.images import Augment, Images
 from manyheads.spec.long_range import PixelRow
 from manyheads.spec.recipe import Basis, Recipe
 from manyheads.spec.schedule import Schedule

@@ -9,7 +9,7 @@ from torch.nn import functional as F
 
 from manyheads.spec import parts
 from manyheads.spec.arch import side
-from manyheads.spec.check import conv_side
+from manyheads.spec.arch_rules import conv_side
 from manyheads.spec.parts import Depthwise, Downsample, LocalPatch, Norm
 from manyheads.spec.rates import Rates
 

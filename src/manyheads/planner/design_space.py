@@ -24,7 +24,7 @@ from manyheads.arch.controls import mlp_dims as mlp_dims_of
 from manyheads.arch.redesign import SPLIT_TOLERANCE, edit, redesign
 from manyheads.arch.thresholds import KERNELS
 from manyheads.spec.arch import Arch, Sketch, attentions, editable
-from manyheads.spec.check import divisors
+from manyheads.spec.arch_rules import divisors
 from manyheads.spec.errors import UserError
 from manyheads.spec.parts import Attention, Outlook, Softmax, Stage
 

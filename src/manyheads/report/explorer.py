@@ -19,7 +19,7 @@ from manyheads.arch.symbol import Symbol, javascript
 from manyheads.conditioning import gaussian_constants as gaussian
 from manyheads.paper.rows import BY_ID
 from manyheads.spec.arch import FAMILIES, Arch, Sketch, attentions, editable, mlps
-from manyheads.spec.check import conv_side
+from manyheads.spec.arch_rules import conv_side
 from manyheads.spec.parts import ClassToken, ConvStem, Nystrom, Patch, Pixel, Softmax, Token
 
 from .svg import HEIGHT, LEGEND_ROW, LETTER, TITLE_HEIGHT, WIDTH, resource

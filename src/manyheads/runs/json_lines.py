@@ -11,8 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from manyheads.spec.errors import UserError
-from manyheads.spec.files import sync_folder, unwritten, write_all
-from manyheads.spec.json_values import line, refuse_constant
+from manyheads.spec.files import line, refuse_constant, sync_folder, unwritten, write_all
 
 BLOCK = 1 << 16
 

@@ -12,8 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from manyheads.spec.errors import UserError
-from manyheads.spec.files import PARTIAL, SCHEMA, dump, replace, sync_folder, unwritten
-from manyheads.spec.json_values import plain
+from manyheads.spec.files import PARTIAL, SCHEMA, dump, plain, replace, sync_folder, unwritten
 from manyheads.spec.lock import PATIENCE, Busy, Lock
 from manyheads.spec.run import RunSpec, differences
 

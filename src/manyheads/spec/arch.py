@@ -71,7 +71,7 @@ class Arch:
     dialect: str = ""
 
     def __post_init__(self) -> None:
-        from .check import check
+        from .arch_rules import check
 
         if not isinstance(self.family, str) or self.family not in FAMILIES:
             hint = nearest(str(self.family), FAMILIES) or f"; known families: {', '.join(FAMILIES)}"

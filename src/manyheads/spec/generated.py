@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from manyheads.spec.field_checks import between
+
 from .errors import UserError
-from .validate import between
 
 # Tokens of ListOps by id. Id 0 stands for nothing: padding is masked, never looked up.
 LISTOPS_TOKENS = ("", *"0123456789", "[MIN", "[MAX", "[MED", "[SM", "]")

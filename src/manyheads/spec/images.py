@@ -1,15 +1,92 @@
-"""`Images`: classify pictures."""
+"""`Images`: classify pictures; and `Augment`, how training pictures are changed, in the order in which it is done."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Literal
 
-from .augment import NOTHING, Augment
 from .datasets import image_set
 from .errors import UserError
+from .field_checks import between, check_types
 from .task import Task
-from .validate import between
+
+Span = tuple[float, float]
+
+
+@dataclass(frozen=True)
+class Rand:
+    """RandAugment (1909.13719) in timm's dialect: `ops` of 15 operations, drawn with replacement, each done with
+    `chance`.
+
+    The level of an operation is normal around `magnitude` (of 10) with deviation `std`; `rising` makes a higher level
+    mean a stronger change in every operation (timm's `inc1`). timm's `rand-m9-mstd0.5` is Rand() and
+    `rand-m9-mstd0.5-inc1` Rand(rising=True); timm picks bilinear or bicubic sampling by chance, we always sample
+    bilinearly."""
+
+    ops: int = 2
+    magnitude: float = 9.0
+    std: float = 0.5
+    chance: float = 0.5
+    rising: bool = False
+
+    def __post_init__(self) -> None:
+        check_types(self, "Rand")
+        between("Rand.ops", self.ops, 1, 15, whole=True)
+        between("Rand.magnitude", self.magnitude, 0, 10)
+        between("Rand.std", self.std, 0)
+        between("Rand.chance", self.chance, 0, 1)
+
+
+@dataclass(frozen=True)
+class Augment:
+    """Crop, flip, RandAugment, then, on normalised images, erasing and mixing. The default changes nothing.
+
+    `crop`: pad by so many black pixels and cut a random window of the original size. `resized`: instead of that, cut a
+    box whose share of the area lies in this span, of an aspect in `ratio`, and scale it back up. `flip`: mirror every
+    second image. `erase`: chance that a box of 2 to 33 % of the area becomes the mean colour (zero after
+    normalisation).
+
+    `mixup` and `cutmix` are the alphas of Beta(alpha, alpha), one draw for the whole batch; with both, `switch` is the
+    share of batches that cutmix gets. `mix` is the share of batches that are mixed at all. Rows 2k and 2k+1 are mixed
+    with each other, so that it does not matter how a batch is spread over ranks."""
+
+    crop: int = 0
+    resized: Span | None = None
+    ratio: Span = (3 / 4, 4 / 3)
+    flip: bool = False
+    rand: Rand | None = None
+    erase: float = 0.0
+    mixup: float = 0.0
+    cutmix: float = 0.0
+    switch: float = 0.5
+    mix: float = 1.0
+
+    def __post_init__(self) -> None:
+        check_types(self, "Augment")
+        between("Augment.crop", self.crop, 0, whole=True)
+        for name in ("mixup", "cutmix"):
+            between(f"Augment.{name}", getattr(self, name), 0)
+        for name in ("erase", "switch", "mix"):
+            between(f"Augment.{name}", getattr(self, name), 0, 1)
+        if self.resized is not None:
+            _span("Augment.resized", self.resized, 1)
+        _span("Augment.ratio", self.ratio, float("inf"))
+        if self.crop and self.resized:
+            raise UserError(f"Augment(crop={self.crop}, resized={self.resized}) asks for two kinds of crop; state one")
+
+    @property
+    def mixes(self) -> bool:
+        """Whether targets are soft: some batches are mixed."""
+        return self.mix > 0 and (self.mixup > 0 or self.cutmix > 0)
+
+
+def _span(name: str, span: Span, high: float) -> None:
+    if not 0 < span[0] <= span[1] <= high:
+        top = f", at most {high:g}" if high < float("inf") else ""
+        raise UserError(f"{name} is {span!r}; write two numbers, (low, high), above 0{top}")
+
+
+NOTHING = Augment()
 
 
 @dataclass(frozen=True)

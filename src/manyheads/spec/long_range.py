@@ -9,11 +9,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from manyheads.spec.field_checks import between
+
 from .datasets import image_set
 from .errors import UserError
 from .generated import LISTOPS_CLASSES, LISTOPS_TOKENS, Grammar, Scene, Topics
 from .task import Task
-from .validate import between
 
 VALUES = 256  # of a byte
 TREES, SCENE, TOPICS, TWO_TOPICS = Grammar(), Scene(), Topics(taste=0.5), Topics(count=2)

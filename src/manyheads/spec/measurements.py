@@ -7,9 +7,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from manyheads.spec.field_checks import between
+
 from .points import NearestNeighbor
 from .task import Task
-from .validate import between
 
 
 @dataclass(frozen=True)

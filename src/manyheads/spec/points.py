@@ -5,10 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from manyheads.spec.field_checks import between
+
 from .datasets import Cloud
 from .errors import UserError
 from .task import Task
-from .validate import between
 
 
 @dataclass(frozen=True)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from manyheads.spec.field_checks import check_types
+
 from .errors import UserError
-from .types import check_types
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,10 +6,11 @@ import math
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from manyheads.spec.field_checks import check_types
+
 from .errors import UserError
 from .rates import Rates
 from .schedule import Schedule
-from .types import check_types
 
 BasisKind = Literal["steps", "samples", "tokens", "flops", "seconds", "epochs"]
 Precision = Literal["auto", "fp32", "tf32", "bf16"]

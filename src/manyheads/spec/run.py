@@ -9,10 +9,11 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
 
+from manyheads.spec.files import canonical, plain
+
 from .arch import Arch
 from .errors import UserError, nearest
 from .files import SCHEMA, upgrade
-from .json_values import canonical, plain
 from .recipe import Recipe
 from .serialise import arch_from_dict, from_dict, task_from_dict, to_dict
 from .task import Task

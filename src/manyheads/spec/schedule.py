@@ -6,8 +6,9 @@ import math
 from dataclasses import dataclass
 from typing import Literal
 
+from manyheads.spec.field_checks import check_types
+
 from .errors import UserError
-from .types import check_types
 
 Kind = Literal["constant", "cosine", "linear", "one_cycle", "triangle"]
 Curve = Literal["flat", "line", "wave"]

@@ -16,13 +16,14 @@ from dataclasses import MISSING, Field, fields, is_dataclass
 from pathlib import Path
 from typing import Any, TypeVar, get_args
 
+from manyheads.spec.field_checks import hints
+from manyheads.spec.images import Augment, Rand
+
 from . import files, generated, long_range, measurements, parts, points, text
 from .arch import SCHEMA, Arch, unstated_dialect
-from .augment import Augment, Rand
 from .errors import UserError, nearest
 from .images import Images
 from .task import Task
-from .types import hints
 
 T = TypeVar("T")
 R = TypeVar("R", bound=type)
@@ -119,7 +120,7 @@ def tagged(kinds: Mapping[str, type], value: dict[str, Any], where: str, wrong: 
     """The record of the kind that `value` says it `is`, one of `kinds`."""
     name = value.get("is")
     if not isinstance(name, str) or name not in kinds:
-        hint = nearest(str(name), kinds) or f"; known: {', '.join(kinds)}"
+        hint = (isinstance(name, str) and nearest(name, kinds)) or f"; known: {', '.join(kinds)}"
         raise UserError(f'{where}: "is": {_short(name)} is {wrong}{hint}')
     return from_dict(kinds[name], value, where)
 

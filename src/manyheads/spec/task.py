@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from .types import check_types
+from manyheads.spec.field_checks import check_types
 
 SCRATCH = "scratch"
 

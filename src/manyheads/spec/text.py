@@ -5,10 +5,11 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
+from manyheads.spec.field_checks import between
+
 from .datasets import CORPUS_VOCAB, SHARDS, TOKENIZER_VOCAB, BlockOrder, check_corpus, glue_set
 from .errors import UserError
 from .task import SCRATCH, Task
-from .validate import between
 
 
 @dataclass(frozen=True)

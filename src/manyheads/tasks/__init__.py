@@ -1,7 +1,6 @@
 """Tasks carried out: which models fit, batches, loss and metrics, chosen by the type of the task's record (`task`)."""
 
-from manyheads.spec.augment import Augment, Rand
-from manyheads.spec.images import Images
+from manyheads.spec.images import Augment, Images, Rand
 from manyheads.spec.points import NearestNeighbor, Regression
 from manyheads.spec.serialise import TASKS, to_dict
 from manyheads.spec.serialise import task_from_dict as from_dict

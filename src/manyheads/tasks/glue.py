@@ -22,9 +22,9 @@ from manyheads.data.upload import upload
 from manyheads.spec.arch import Arch
 from manyheads.spec.datasets import SHARDS, GlueSet, glue_set
 from manyheads.spec.errors import UserError
+from manyheads.spec.field_checks import between
 from manyheads.spec.parts import Classify, Masked, Token
 from manyheads.spec.text import Glue
-from manyheads.spec.validate import between
 
 from . import glue_scores as scored
 from .task import check, dealt, fit, open_task

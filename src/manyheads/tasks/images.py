@@ -24,12 +24,11 @@ from manyheads.data.randomness import Indices, Order, balanced
 from manyheads.data.resident_images import Resident
 from manyheads.data.upload import upload
 from manyheads.spec.arch import Arch
-from manyheads.spec.augment import Augment
 from manyheads.spec.datasets import image_set
 from manyheads.spec.errors import UserError
-from manyheads.spec.images import Images
+from manyheads.spec.field_checks import between
+from manyheads.spec.images import Augment, Images
 from manyheads.spec.parts import Classify, ConvStem, Patch, Pixel
-from manyheads.spec.validate import between
 
 from .task import check, fit, open_task
 

@@ -24,9 +24,9 @@ from manyheads.data.randomness import Indices, Order, balanced, key
 from manyheads.data.upload import upload
 from manyheads.spec.arch import Arch
 from manyheads.spec.errors import UserError
+from manyheads.spec.field_checks import between
 from manyheads.spec.long_range import ByteText, Form, LraTask, MadeTask, PixelRow, Retrieval
 from manyheads.spec.parts import Classify, Pair, Token
-from manyheads.spec.validate import between
 
 from .task import check, dealt, fit, open_task
 

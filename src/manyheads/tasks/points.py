@@ -13,9 +13,9 @@ from torch import Generator, Tensor
 from manyheads.data.point_clouds import cloud, farthest, nearest, sphere
 from manyheads.spec.arch import Arch
 from manyheads.spec.errors import UserError
+from manyheads.spec.field_checks import between
 from manyheads.spec.parts import Coordinates, Points
 from manyheads.spec.points import NearestNeighbor, Regression
-from manyheads.spec.validate import between
 
 from .drawn import DrawnWork
 from .task import check, open_task

@@ -20,9 +20,9 @@ from manyheads.data.upload import upload
 from manyheads.nn.loss import IGNORED
 from manyheads.spec.arch import Arch
 from manyheads.spec.errors import UserError
+from manyheads.spec.field_checks import between
 from manyheads.spec.parts import Lm, Masked, Token
 from manyheads.spec.text import LanguageModel, MaskedLanguage, PackedText
-from manyheads.spec.validate import between
 
 from .task import check, dealt, fit, open_task
 

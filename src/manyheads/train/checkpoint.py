@@ -22,8 +22,8 @@ from torch import Tensor
 
 from manyheads.spec import serialise
 from manyheads.spec.errors import UserError
+from manyheads.spec.field_checks import check_types
 from manyheads.spec.files import PARTIAL, dump, read_object, replace, sync_folder, unwritten
-from manyheads.spec.types import check_types
 
 from .parallel import Ranks
 

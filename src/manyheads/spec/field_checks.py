@@ -1,9 +1,11 @@
-"""Types of a record's fields, checked against their annotations, so that a wrong one is named wherever it is written."""
+"""Checks that the fields of records share: types against their annotations, and ranges. What is refused is named."""
 
 from __future__ import annotations
 
 from dataclasses import fields, is_dataclass
 from functools import cache
+from math import isfinite
+from numbers import Real
 from types import UnionType
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
@@ -76,3 +78,13 @@ def _nearest(value: Any, hint: Any) -> str:
     words = get_args(hint) if get_origin(hint) is Literal else ()
     question = nearest(str(value), words).removeprefix("; ") if words else ""
     return f" ({question})" if question else ""
+
+
+def between(name: str, value: object, low: float, high: float = float("inf"), whole: bool = False) -> None:
+    """Refuse what is not a number from `low` to `high`."""
+    kind = int if whole else Real
+    number = isinstance(value, kind) and not isinstance(value, bool) and isfinite(value)
+    if not number or not low <= value <= high:  # type: ignore[operator]  # it is a number here
+        word = "a whole number" if whole else "a number"
+        top = f"from {low:g} to {high:g}" if high < float("inf") else f"of at least {low:g}"
+        raise UserError(f"{name} is {value!r}; write {word} {top}")

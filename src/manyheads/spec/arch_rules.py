@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import is_dataclass
-from functools import cache
-from math import isqrt
-from types import UnionType
-from typing import TYPE_CHECKING, Any, Literal, Union, get_args, get_origin, get_type_hints
+from math import inf, isqrt
+from typing import TYPE_CHECKING, Any
 
 from .arch import attentions, side
 from .errors import UserError
+from .field_checks import conforms, described, hints, shown
 from .parts import (
     Attention,
     ClassAttention,
@@ -59,21 +58,16 @@ def check(arch: Arch) -> None:
 def _leaves(part: Any, where: str = "") -> None:
     """Types, ranges and choices of every number, word and part in the record, from the annotations of `parts`."""
     kind: type = type(part)
-    for name, hint in _hints(kind).items():
+    for name, hint in hints(kind).items():
         value, place = getattr(part, name), f"{where}.{name}".lstrip(".")
-        if not _conforms(value, hint):
-            raise UserError(f"{place} is {_shown(value)}; write {_described(hint)}")
+        if not conforms(value, hint) or (isinstance(value, float) and not 0 <= value < inf):
+            raise UserError(f"{place} is {shown(value)}; write {described(hint)}")
         if isinstance(value, int) and not isinstance(value, bool):
             least = 0 if name in ZERO_ALLOWED or hint is float else 1
             if value < least:
                 raise UserError(f"{place} is {value}; write a number from {least} up")
         for spot, inner in _inside(value, place):
             _leaves(inner, spot)
-
-
-@cache
-def _hints(kind: type) -> dict[str, Any]:
-    return get_type_hints(kind)
 
 
 def _inside(value: Any, place: str) -> Iterator[tuple[str, Any]]:
@@ -83,39 +77,6 @@ def _inside(value: Any, place: str) -> Iterator[tuple[str, Any]]:
             yield from _inside(item, f"{place}[{i}]")
     elif is_dataclass(value):
         yield place, value
-
-
-def _conforms(value: Any, hint: Any) -> bool:
-    """Whether a value is what an annotation says; a whole number also serves as a float, within reason."""
-    origin, options = get_origin(hint), get_args(hint)
-    if origin in (Union, UnionType):
-        return any(_conforms(value, option) for option in options)
-    if origin is Literal:
-        return isinstance(value, str) and value in options
-    if origin is tuple:
-        return isinstance(value, tuple) and all(_conforms(item, options[0]) for item in value)
-    if hint is float:
-        return isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < float("inf")
-    if hint is int:
-        return isinstance(value, int) and not isinstance(value, bool)
-    return isinstance(value, hint)
-
-
-def _described(hint: Any) -> str:
-    """What to write where an annotation stands."""
-    origin, options = get_origin(hint), get_args(hint)
-    if origin in (Union, UnionType):
-        return " or ".join(dict.fromkeys(_described(option) for option in options))
-    if origin is Literal:
-        return "one of " + ", ".join(map(repr, options))
-    if origin is tuple:
-        return f"a list of {_described(options[0])}"
-    words = {int: "a whole number", float: "a number", bool: "true or false", type(None): "null"}
-    return words.get(hint, f"a {hint.__name__}")
-
-
-def _shown(value: Any) -> str:
-    return f"a {type(value).__name__}" if is_dataclass(value) else repr(value)[:80]
 
 
 def _stage(stage: Stage, where: str) -> None:
