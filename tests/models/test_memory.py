@@ -95,8 +95,18 @@ def fake_input(arch: Arch, batch: int) -> torch.Tensor:
     return torch.zeros(batch, embed.channels, embed.image, embed.image)
 
 
-@pytest.mark.parametrize("name", CASES)
-@pytest.mark.parametrize(("precision", "fused"), [("fp32", False), ("fp32", True), ("amp", True)])
+MODES: tuple[tuple[Precision, bool], ...] = (("fp32", False), ("fp32", True), ("amp", True))
+QUICK = ("vit", "gpt2")  # in every mode; the others in one, and in all by `make test-all`
+
+
+@pytest.mark.parametrize(
+    ("name", "precision", "fused"),
+    [
+        pytest.param(name, *mode, marks=() if name in QUICK or mode == MODES[0] else pytest.mark.slow)
+        for name in CASES
+        for mode in MODES
+    ],
+)
 def test_memory_is_what_the_tracker_sees(name: str, precision: Precision, fused: bool) -> None:
     make, batch = CASES[name]
     arch = make()

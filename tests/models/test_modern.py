@@ -18,6 +18,12 @@ from manyheads.spec.rates import Rates
 from .tiny import ORIGINALS, inputs, scalar, variants
 
 families = pytest.mark.parametrize("name", ORIGINALS)
+COMPILED = (
+    "vit",
+    "gpt2",
+    "llama",
+    "crammed_bert",
+)  # the others by `make test-all`; XCiT to DaViT have tests of their own
 
 
 @families
@@ -77,7 +83,9 @@ def test_meta_then_materialise_is_the_same_model(name: str) -> None:
         assert torch.equal(made(*inputs(arch)), direct(*inputs(arch)))
 
 
-@families
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=() if name in COMPILED else pytest.mark.slow) for name in ORIGINALS]
+)
 def test_compiles_in_one_graph_and_never_again(name: str) -> None:
     arch = ORIGINALS[name]
     model = build(arch, Rates(path=0.1), seed=0)

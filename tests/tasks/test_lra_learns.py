@@ -22,7 +22,12 @@ FLOOR = {
 }
 
 
-@pytest.mark.parametrize("name", FLOOR)
+QUICK = ("listops", "text")  # the others by `make test-all`
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=() if name in QUICK else pytest.mark.slow) for name in FLOOR]
+)
 def test_a_small_nystromformer_learns(name: str, tmp_path: Path) -> None:
     entry = SMOKE[name]
     spec = run_spec(entry.arch, to_dict(entry.task), entry.recipe.to_dict(), 0)

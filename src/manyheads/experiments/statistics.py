@@ -6,6 +6,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Literal
 
 from manyheads.spec.experiment import Best
@@ -67,6 +68,7 @@ def effect(arm: Mapping[int, float], against: Mapping[int, float], level: float 
     return Effect(difference, difference - half, difference + half, n, paired, apart, level)
 
 
+@lru_cache(maxsize=4096)  # a page asks for the same few again and again
 def student(level: float, freedom: float) -> float:
     """The t for which Student's distribution has `level` of its mass between -t and t."""
     low, high = 0.0, 1.0
