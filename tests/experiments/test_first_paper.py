@@ -52,8 +52,7 @@ def every(experiment: Experiment) -> list[Arch]:
     return list(dict.fromkeys(arm.arch for setting in experiment.settings.values() for arm in setting.arms))
 
 
-# ----------------------------------------------------------------------------------------------------------- all of
-# them
+# ---------------------------------------------------------------------------------------------------------- all of them
 def test_every_claim_is_decided_by_an_experiment() -> None:
     decided = {claim for experiment in EXPERIMENTS.values() for claim in experiment.claims}
     assert decided == CLAIMS.keys()
@@ -152,8 +151,7 @@ def test_other_images_can_take_the_place_of_the_usual_ones() -> None:
     assert scales.on(EXPERIMENTS["fig2"], {"cifar10_q5": "cifar10"}).setting("small").task.data == "cifar10"  # type: ignore[union-attr]
 
 
-# ------------------------------------------------------------------------------------------------------ Tables 4, 5,
-# Fig 1
+# --------------------------------------------------------------------------------------------------- Tables 4, 5, Fig 1
 @pytest.mark.parametrize("key", vision_pairs.BASE + vision_pairs.LARGE)
 def test_at_paper_scale_a_pair_is_the_audited_one(key: str) -> None:
     table = "table4" if key in vision_pairs.BASE else "table5"
@@ -213,8 +211,7 @@ def test_figure_1_has_the_runs_of_both_tables_and_no_others(scale: str) -> None:
     assert {spec.id for spec in specs(EXPERIMENTS["fig1"], scale)} == both
 
 
-# ------------------------------------------------------------------------------------------------------------ section
-# 4.1
+# ---------------------------------------------------------------------------------------------------------- section 4.1
 @pytest.mark.parametrize("scale", SCALES)
 def test_arms_of_figures_2_and_3_differ_in_heads_and_depth_alone(scale: str) -> None:
     base = scales.TWIN[scale]
@@ -249,8 +246,7 @@ def test_configurations_of_figure_5_are_smaller_than_the_original() -> None:
         assert params(made["L6_h24_m4"]).total < params(made["L12_h12"]).total
 
 
-# --------------------------------------------------------------------------------------------------- language, long
-# range
+# ------------------------------------------------------------------------------------------------- language, long range
 def test_crammed_bert_has_the_four_designs_and_lean_has_the_parameters_of_depth_alone() -> None:
     made = archs("table1", "paper")
     assert {name: tuple(number[0] for number in shape(arch)[:3]) for name, arch in made.items()} == {

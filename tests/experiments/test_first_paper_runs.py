@@ -99,8 +99,7 @@ def test_the_probe_looks_closer_where_an_experiment_asks(tmp_path: Path) -> None
     assert 0 < last["head_correlation"] < 1
 
 
-# ------------------------------------------------------------------------------------------------------------
-# measurements
+# --------------------------------------------------------------------------------------------------------- measurements
 def test_drawn_heads_are_conditioned_as_the_formula_says_and_attention_is_not(tmp_path: Path) -> None:
     found = {
         arm: trained(tmp_path, one("theorem", f"{arm}_h96"))["score"] for arm in ("normal", "attention", "formula")
@@ -162,8 +161,7 @@ def test_a_measurement_has_no_batches_and_refuses_what_it_cannot_measure() -> No
             from_dict(fields)
 
 
-# ------------------------------------------------------------------------------------------------- one run, several
-# names
+# ----------------------------------------------------------------------------------------------- one run, several names
 def test_what_is_finished_for_one_experiment_is_finished_for_another(tmp_path: Path) -> None:
     spec = one("theorem", "formula_h6")
     other = replace(spec, label=spec.label | {"experiment": "elsewhere"})
@@ -202,8 +200,7 @@ def test_figures_share_the_runs_they_have_in_common() -> None:
     assert len(ids["controls"] & table4) == 2 * 3  # original and lean, on equal steps
 
 
-# --------------------------------------------------------------------------------------------------------------
-# fine-tuning
+# ---------------------------------------------------------------------------------------------------------- fine-tuning
 def test_fine_tuning_starts_from_what_pretraining_came_to(tmp_path: Path) -> None:
     toy = TABLE1.setting("smoke")
     short = {
@@ -234,8 +231,7 @@ def test_fine_tuning_starts_from_what_pretraining_came_to(tmp_path: Path) -> Non
     assert TABLE1_GLUE.setting("small").task.weights == "0" * 64  # unknown until then
 
 
-# ---------------------------------------------------------------------------------------- trends, and the best of
-# several
+# -------------------------------------------------------------------------------------- trends, and the best of several
 def test_a_trend_is_the_mean_rank_correlation_over_seeds() -> None:
     x = {f"a{i}": {seed: float(i) for seed in range(3)} for i in range(6)}
     y = {f"a{i}": {seed: (i + 0.1 * seed) ** 2 for seed in range(3)} for i in range(6)}

@@ -73,8 +73,7 @@ def test_the_vote_passes_what_one_layer_can_reach() -> None:
     assert error(NearestNeighbor(16, 2, "separate", "orthogonal"), vote) < 0.08 < plateau(16)
 
 
-# -------------------------------------------------------------------------------------------------------- trained
-# layers
+# ------------------------------------------------------------------------------------------------------- trained layers
 def trained(heads: int, rank: int, dim: int = 8, steps: int = 800) -> float:
     """Held-out error of one layer of the theory's kind after a few hundred steps of Adam."""
     work = open_task(NearestNeighbor(dim, 2, "separate", "orthogonal"), CPU, 0, 256)

@@ -237,8 +237,7 @@ def test_sparse_prediction_is_the_full_one_at_the_chosen_places(name: str) -> No
     torch.testing.assert_close(model(ids, at=at), picked, rtol=0, atol=1e-14)
 
 
-# ----------------------------------------------------------------------------------------------------------- bad inputs
-# fmt: off
+# -------------------------------------------------------------------------------------------------- bad inputs fmt: off
 BAD = {
     "too long": (lambda: {"ids": tokens(length=17)}, r"17 tokens; this model has positions for 16"),
     "id too large": (lambda: {"ids": tokens() + 55}, rf"run from \d+ to \d+; .* 0 to {VOCAB - 1}"),
@@ -247,8 +246,10 @@ BAD = {
     "one sequence bare": (lambda: {"ids": tokens()[0]}, r"of shape \(12,\)"),
     "mask of numbers": (lambda: {"ids": tokens(), "mask": torch.ones(2, 12, dtype=torch.int64)}, r"mask.bool\(\)"),
     "mask too short": (lambda: {"ids": tokens(), "mask": torch.ones(2, 11, dtype=torch.bool)}, r"\(2, 11\).*\(2, 12\)"),
-    "mask of nothing": (lambda: {"ids": tokens(), "mask": torch.tensor([[True] * 12, [False] * 12])},
-                        r"all 12 tokens of sequence 1"),
+    "mask of nothing": (
+        lambda: {"ids": tokens(), "mask": torch.tensor([[True] * 12, [False] * 12])},
+        r"all 12 tokens of sequence 1",
+    ),
 }
 # fmt: on
 

@@ -213,8 +213,7 @@ def _landmarks(stage: Stage, landmarks: int) -> Stage:
     return replace(stage, unit=((replace(attention, op=op), mlp),))
 
 
-# ------------------------------------------------------------------------------------------------------------- the
-# tools
+# ------------------------------------------------------------------------------------------------------------ the tools
 @pytest.mark.parametrize(("name", "masked"), [("lra", False), ("lra", True), ("post", True)])
 def test_compiles_as_one_graph_that_serves_every_step(name: str, masked: bool) -> None:
     arch = redesign(SMALL[name], depth=1)
@@ -252,8 +251,7 @@ def test_activation_checkpointing_gives_the_same_gradients(arch: Arch) -> None:
     assert all(torch.equal(a, b) for a, b in zip(*found, strict=True))
 
 
-# ------------------------------------------------------------------------------------------------------------- bad
-# input
+# ------------------------------------------------------------------------------------------------------------ bad input
 def test_wrong_inputs_are_refused_with_their_numbers() -> None:
     model, pair = build(SMALL["lra"]), build(SMALL["pair"])
     with pytest.raises(UserError, match="41 tokens; this model has positions for 40"):

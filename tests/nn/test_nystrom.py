@@ -229,8 +229,7 @@ def test_any_length_up_to_the_positions_runs_and_samples_do_not_mix(tokens: int)
     assert close(changed[:1], together[:1], 1e-12)
 
 
-# ---------------------------------------------------------------------------------------------------- cost and
-# precision
+# --------------------------------------------------------------------------------------------------- cost and precision
 class Largest(TorchDispatchMode):
     """The largest tensor that any operation gives."""
 

@@ -15,8 +15,7 @@ import triton
 import triton.language as tl
 
 
-# ---------------------------------------------------------------------------------------------------------- the
-# landmarks
+# -------------------------------------------------------------------------------------------------------- the landmarks
 @triton.jit
 def _means(
     q,
@@ -199,8 +198,7 @@ def _few_backward(
     tl.store(dq + here[:, None] * dim + col[None, :], dasks * scale, mask=few)
 
 
-# ---------------------------------------------------------------------------------------- softmax(q k~^T) w: many
-# queries
+# -------------------------------------------------------------------------------------- softmax(q k~^T) w: many queries
 @triton.jit
 def _many_forward(
     q,

@@ -46,8 +46,7 @@ def many(q: Tensor, k: Tensor, w: Tensor) -> Tensor:
     return found.transpose(1, 2)
 
 
-# -------------------------------------------------------------------------------------------------------------
-# gradients
+# ------------------------------------------------------------------------------------------------------------ gradients
 class _Landmarks(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, q: Tensor, k: Tensor, landmarks: int) -> tuple[Tensor, Tensor]:
@@ -124,8 +123,7 @@ class _Many(torch.autograd.Function):
         return dq, dk.sum(dim=2), dw.sum(dim=2)
 
 
-# --------------------------------------------------------------------------------------------------------------
-# launches
+# ------------------------------------------------------------------------------------------------------------- launches
 def _parted(q: Tensor, tokens: int) -> Tensor:
     batch, heads, marks, dim = q.shape
     return q.new_empty(batch, heads, parts(tokens, batch * heads, _block(marks, dim))[0], marks, dim)
@@ -358,8 +356,7 @@ def _squares(q: Tensor, iterations: int) -> tuple[Tensor, Tensor]:
     return z, z.new_empty(iterations, *z.shape)
 
 
-# ------------------------------------------------------------------------------------------------------ layouts and
-# sizes
+# ---------------------------------------------------------------------------------------------------- layouts and sizes
 def _dot(*inputs: Tensor) -> str:
     """How products are made of such inputs."""
     return "tf32x3" if any(x.dtype == torch.float32 for x in inputs) else "tf32"
