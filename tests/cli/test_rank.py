@@ -126,7 +126,7 @@ def test_it_prints_every_layer_and_what_it_was_measured_on(tmp_path: Path) -> No
     assert out.count("blocks.") == 3
     assert "2 covers" in out
     assert "initial weights (seed 0) on 4 samples of noise" in out
-    assert "Noise is not what a model is used on" in out
+    assert "Noise is not what the model is used on" in out
     assert "a larger --batch narrows this" in out
 
 
