@@ -12,7 +12,7 @@ from manyheads.conditioning.monitor import Probe, ProbeReading
 from manyheads.conditioning.probe import probe, summary
 from manyheads.models.build import build
 from manyheads.spec.errors import UserError
-from manyheads.spec.rates import Rates
+from manyheads.spec.recipe import Rates
 from tests.models.tiny import ORIGINALS, inputs
 
 ARCH = ORIGINALS["vit"]

@@ -17,7 +17,7 @@ from manyheads.conditioning.probe import as_record, probe, summary
 from manyheads.conditioning.taps import find
 from manyheads.models.build import build
 from manyheads.spec.errors import UserError
-from manyheads.spec.rates import Rates
+from manyheads.spec.recipe import Rates
 from tests.conditioning.others import make
 from tests.models.tiny import ORIGINALS, inputs
 

@@ -12,7 +12,7 @@ import torch
 
 from manyheads.conditioning.probe import probe
 from manyheads.models.build import build
-from manyheads.spec.rates import Rates
+from manyheads.spec.recipe import Rates
 from tests.models.tiny import ORIGINALS, inputs
 
 pytestmark = pytest.mark.gpu

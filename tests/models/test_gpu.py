@@ -9,7 +9,7 @@ import torch
 from manyheads.models.build import build
 from manyheads.nn.embed import half_stream
 from manyheads.nn.sdpa import backend
-from manyheads.spec.rates import Rates
+from manyheads.spec.recipe import Rates
 
 from .tiny import ORIGINALS, inputs, scalar, variants
 

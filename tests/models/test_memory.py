@@ -21,7 +21,7 @@ from manyheads.arch.redesign import redesign
 from manyheads.models.build import MODELS
 from manyheads.spec.arch import Arch
 from manyheads.spec.parts import Lm, Masked, Pair, Points, Token
-from manyheads.spec.rates import Rates
+from manyheads.spec.recipe import Rates
 
 # fmt: off
 CASES: dict[str, tuple[Callable[[], Arch], int]] = {

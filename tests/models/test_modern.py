@@ -13,7 +13,7 @@ from torch.utils.checkpoint import checkpoint
 from manyheads.models.build import build, initialise, materialise
 from manyheads.models.store import load, save
 from manyheads.spec.errors import UserError
-from manyheads.spec.rates import Rates
+from manyheads.spec.recipe import Rates
 
 from .tiny import ORIGINALS, inputs, scalar, variants
 

@@ -22,7 +22,7 @@ from manyheads.nn.attention import SoftmaxAttention
 from manyheads.spec.arch import Arch, attentions
 from manyheads.spec.errors import UserError
 from manyheads.spec.parts import Attention, Channel, Classify, Mlp, Norm, Nystrom, Pair, Residual, Softmax, Stage, Token
-from manyheads.spec.rates import Rates
+from manyheads.spec.recipe import Rates
 
 from .statistics import same_statistics
 

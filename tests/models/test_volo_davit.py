@@ -20,7 +20,7 @@ from manyheads.nn.attention_variants import ChannelAttention, ClassAttentionBloc
 from manyheads.nn.residual import DropPath
 from manyheads.spec.arch import Arch, class_attentions
 from manyheads.spec.parts import Attention, Channel, ConvStem, Norm, Window
-from manyheads.spec.rates import Rates
+from manyheads.spec.recipe import Rates
 
 from .statistics import same_statistics
 

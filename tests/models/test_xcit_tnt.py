@@ -22,7 +22,7 @@ from manyheads.nn.residual import DropPath
 from manyheads.spec.arch import Arch
 from manyheads.spec.errors import UserError
 from manyheads.spec.parts import Attention, ClassAttention, Conv, ConvStem, CrossCovariance, Norm
-from manyheads.spec.rates import Rates
+from manyheads.spec.recipe import Rates
 
 from .statistics import same_statistics
 

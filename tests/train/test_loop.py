@@ -16,8 +16,7 @@ from manyheads.models.build import build
 from manyheads.models.store import load
 from manyheads.runs import Run
 from manyheads.spec.errors import UserError
-from manyheads.spec.rates import Rates
-from manyheads.spec.recipe import Recipe
+from manyheads.spec.recipe import Rates, Recipe
 from manyheads.spec.schedule import factor
 from manyheads.tasks import open_task
 from manyheads.train.loop import train

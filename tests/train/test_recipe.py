@@ -11,8 +11,7 @@ import pytest
 from manyheads.arch import zoo
 from manyheads.experiments.recipes import TABLE6, TABLE6_LARGE, table6_task
 from manyheads.spec.errors import UserError
-from manyheads.spec.rates import Rates
-from manyheads.spec.recipe import IMAGENET_IMAGES, Basis, Recipe
+from manyheads.spec.recipe import IMAGENET_IMAGES, Basis, Rates, Recipe
 from manyheads.spec.schedule import Schedule, factor
 from manyheads.tasks import check, from_dict, to_dict
 from manyheads.train.budget import budget

@@ -86,7 +86,7 @@ def meta_shards(arch: Any, answer: str) -> None:
 def shard_families() -> None:
     """Every family's tiny model, whole and sharded over these processes: the same output, the same gradients."""
     from manyheads.models.build import build
-    from manyheads.spec.rates import Rates
+    from manyheads.spec.recipe import Rates
     from manyheads.train.parallel import joined
     from manyheads.train.sharding import initial_model, whole
     from tests.models.tiny import ORIGINALS, inputs, scalar

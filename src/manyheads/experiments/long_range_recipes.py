@@ -19,8 +19,7 @@ from manyheads.spec.arch import Arch
 from manyheads.spec.generated import Grammar, Scene, Topics
 from manyheads.spec.long_range import ByteText, ListOps, LraTask, Pathfinder, PixelRow, Retrieval
 from manyheads.spec.parts import Attention, Residual, Softmax, Stage
-from manyheads.spec.rates import Rates
-from manyheads.spec.recipe import Basis, Recipe
+from manyheads.spec.recipe import Basis, Rates, Recipe
 from manyheads.spec.schedule import Schedule
 
 CYCLING = (0.95, 0.85)  # what PyTorch's OneCycleLR does to AdamW's first beta unless told not to

@@ -12,8 +12,7 @@ from dataclasses import replace
 from typing import Literal
 
 from manyheads.spec.images import Augment, Images, Rand
-from manyheads.spec.rates import Rates
-from manyheads.spec.recipe import Basis, Recipe
+from manyheads.spec.recipe import Basis, Rates, Recipe
 from manyheads.spec.schedule import Schedule
 from manyheads.spec.task import Task
 from manyheads.spec.text import Glue, LanguageModel, MaskedLanguage

@@ -18,7 +18,7 @@ from manyheads.spec import serialise as record
 from manyheads.spec.arch import Arch, attentions, editable
 from manyheads.spec.errors import UserError, optional
 from manyheads.spec.parts import Classify, Masked, Points, Token
-from manyheads.spec.rates import Rates
+from manyheads.spec.recipe import Rates
 
 transformers: Any = optional("transformers", "manyheads[hf]")
 outputs: Any = optional("transformers.modeling_outputs", "manyheads[hf]")

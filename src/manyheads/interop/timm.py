@@ -28,7 +28,7 @@ from manyheads.spec.arch import Arch
 from manyheads.spec.datasets import IMAGENET_MEAN, IMAGENET_STD
 from manyheads.spec.errors import UserError, optional
 from manyheads.spec.parts import Classify, ConvStem, Patch, Pixel
-from manyheads.spec.rates import Rates
+from manyheads.spec.recipe import Rates
 
 timm: Any = optional("timm", "manyheads[vision]")
 builder: Any = optional("timm.models", "manyheads[vision]")

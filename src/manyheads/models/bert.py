@@ -18,7 +18,7 @@ from manyheads.nn.inputs import key_mask
 from manyheads.spec.arch import Arch
 from manyheads.spec.errors import UserError
 from manyheads.spec.parts import Classify, Masked, Token
-from manyheads.spec.rates import Rates
+from manyheads.spec.recipe import Rates
 
 from .build import embeddings, linears
 

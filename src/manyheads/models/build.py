@@ -12,7 +12,7 @@ from manyheads.nn.heads import LmHead, MaskedHead
 from manyheads.nn.positions import PositionTable
 from manyheads.nn.residual import NORMS, Branch, UnitNorm
 from manyheads.spec.arch import Arch
-from manyheads.spec.rates import Rates
+from manyheads.spec.recipe import Rates
 
 # Family -> (file, class). The file is imported when the family is asked for, so that one model costs one import.
 # This table is the only registration that a new family needs in this room.

@@ -25,7 +25,7 @@ from manyheads.spec.parts import (
     Stage,
     Window,
 )
-from manyheads.spec.rates import Rates
+from manyheads.spec.recipe import Rates
 
 from .build import linears
 

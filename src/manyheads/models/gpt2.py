@@ -13,7 +13,7 @@ from manyheads.nn.heads import LmHead
 from manyheads.nn.inputs import key_mask
 from manyheads.spec.arch import Arch
 from manyheads.spec.parts import Lm, Token
-from manyheads.spec.rates import Rates
+from manyheads.spec.recipe import Rates
 
 from .build import embeddings, linears
 

@@ -14,7 +14,7 @@ from manyheads.nn.inputs import key_mask
 from manyheads.nn.positions import Rotary
 from manyheads.spec.arch import Arch
 from manyheads.spec.parts import Attention, Layer, Lm, Rope, RopeLlama3, Softmax, Token
-from manyheads.spec.rates import Rates
+from manyheads.spec.recipe import Rates
 
 from .build import embeddings, linears
 

@@ -18,7 +18,7 @@ from manyheads.nn.residual import MlpBlock, UnitNorm
 from manyheads.spec.arch import Arch
 from manyheads.spec.errors import UserError
 from manyheads.spec.parts import Coordinates, Layer, Points
-from manyheads.spec.rates import Rates
+from manyheads.spec.recipe import Rates
 
 
 class PointsEmbed(Part):

@@ -20,7 +20,7 @@ from manyheads.nn.residual import rising
 from manyheads.spec.arch import Arch
 from manyheads.spec.errors import UserError
 from manyheads.spec.parts import Attention, Classify, Layer, Nystrom, Pair, Softmax, Token
-from manyheads.spec.rates import Rates
+from manyheads.spec.recipe import Rates
 
 from .build import embeddings, linears
 

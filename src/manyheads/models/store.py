@@ -13,7 +13,7 @@ from manyheads.spec import serialise as record
 from manyheads.spec.arch import Arch
 from manyheads.spec.errors import UserError
 from manyheads.spec.files import writing
-from manyheads.spec.rates import Rates
+from manyheads.spec.recipe import Rates
 
 from .build import build, materialise
 from .resize import resize

@@ -15,7 +15,7 @@ from manyheads.nn.inputs import check_image
 from manyheads.nn.residual import make_norm, rising
 from manyheads.spec.arch import Arch
 from manyheads.spec.parts import Classify, Nested, Pixel
-from manyheads.spec.rates import Rates
+from manyheads.spec.recipe import Rates
 
 from .build import linears, truncated
 

@@ -10,7 +10,7 @@ from manyheads.nn.embed import PatchEmbed
 from manyheads.nn.heads import ClassifyHead
 from manyheads.spec.arch import Arch
 from manyheads.spec.parts import Classify, Patch
-from manyheads.spec.rates import Rates
+from manyheads.spec.recipe import Rates
 
 from .build import linears, truncated
 

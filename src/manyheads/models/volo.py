@@ -24,7 +24,7 @@ from manyheads.spec.parts import (
     Outlook,
     Stage,
 )
-from manyheads.spec.rates import Rates
+from manyheads.spec.recipe import Rates
 
 from .build import linears, truncated
 

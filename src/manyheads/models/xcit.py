@@ -13,7 +13,7 @@ from manyheads.nn.positions import FourierPositions
 from manyheads.nn.residual import Branch, MlpBlock
 from manyheads.spec.arch import Arch, layers
 from manyheads.spec.parts import Attention, ClassAttention, Classify, ConvStem, Layer, LocalPatch, Mlp, Residual
-from manyheads.spec.rates import Rates
+from manyheads.spec.recipe import Rates
 
 from .build import linears, truncated
 

@@ -6,7 +6,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from manyheads.spec.parts import Attention, Softmax
-from manyheads.spec.rates import Rates
+from manyheads.spec.recipe import Rates
 
 from . import Part
 from .cache import Kept

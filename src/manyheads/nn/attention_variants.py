@@ -9,7 +9,7 @@ from torch.nn import functional as F
 
 from manyheads.spec.arch import side
 from manyheads.spec.parts import Attention, Channel, ClassAttention, CrossCovariance, Layer, Outlook, Window
-from manyheads.spec.rates import Rates
+from manyheads.spec.recipe import Rates
 
 from . import Part
 from .attention import QkvAttention

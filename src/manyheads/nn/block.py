@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from manyheads.spec.arch import Arch, layers
 from manyheads.spec.parts import Attention, Layer, Mlp, Stage
-from manyheads.spec.rates import Rates
+from manyheads.spec.recipe import Rates
 
 from .attention import SoftmaxAttention
 from .residual import Branch, MlpBlock, rising

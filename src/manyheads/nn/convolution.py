@@ -11,7 +11,7 @@ from manyheads.spec import parts
 from manyheads.spec.arch import side
 from manyheads.spec.arch_rules import conv_side
 from manyheads.spec.parts import Depthwise, Downsample, LocalPatch, Norm
-from manyheads.spec.rates import Rates
+from manyheads.spec.recipe import Rates
 
 from . import Part
 from .embed import Embedding

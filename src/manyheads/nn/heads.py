@@ -7,7 +7,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from manyheads.spec.parts import Classify, Lm, Masked, Norm, Pair
-from manyheads.spec.rates import Rates
+from manyheads.spec.recipe import Rates
 
 from . import Part
 from .inputs import check_chosen

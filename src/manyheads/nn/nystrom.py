@@ -19,7 +19,7 @@ from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
 
 from manyheads.spec.parts import Attention, Nystrom
-from manyheads.spec.rates import Rates
+from manyheads.spec.recipe import Rates
 
 from .attention import QkvAttention
 from .launch import FARTHEST, kernels_run, tile

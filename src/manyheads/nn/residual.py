@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from manyheads.spec.parts import Act, Mlp, Norm, Residual
-from manyheads.spec.rates import Rates
+from manyheads.spec.recipe import Rates
 
 from . import Part
 

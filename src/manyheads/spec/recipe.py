@@ -6,10 +6,8 @@ import math
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from manyheads.spec.field_checks import check_types
-
 from .errors import UserError
-from .rates import Rates
+from .field_checks import check_types
 from .schedule import Schedule
 
 BasisKind = Literal["steps", "samples", "tokens", "flops", "seconds", "epochs"]
@@ -37,6 +35,22 @@ class Basis:
         object.__setattr__(self, "amount", float(self.amount))
         if not (self.amount > 0 and math.isfinite(self.amount)):
             raise UserError(f"a run of {self.amount} {self.kind} trains nothing; write a number above 0")
+
+
+@dataclass(frozen=True, slots=True)
+class Rates:
+    """Dropout rates of a model under training. They belong to a recipe, not to an architecture."""
+
+    dropout: float = 0.0  # after output projections and inside MLPs
+    attention: float = 0.0  # on attention weights
+    path: float = 0.0  # on residual branches, the rate of the deepest layer
+
+    def __post_init__(self) -> None:
+        check_types(self, "recipe.rates")
+        for name in ("dropout", "attention", "path"):
+            rate = getattr(self, name)
+            if not 0.0 <= rate < 1.0:
+                raise UserError(f"recipe.rates.{name} is {rate}; write a number of at least 0 and below 1")
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ from manyheads.nn.attention import QkvAttention
 from manyheads.nn.attention_variants import ClassAttentionBlock
 from manyheads.spec.arch import Arch
 from manyheads.spec.measurements import Footprint, Measurement, Speed
-from manyheads.spec.rates import Rates
+from manyheads.spec.recipe import Rates
 
 STEPS = 2  # the optimizer's state is there from the second on
 

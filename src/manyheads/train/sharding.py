@@ -17,7 +17,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from manyheads.models.build import allocate, build
 from manyheads.spec.arch import Arch
-from manyheads.spec.rates import Rates
+from manyheads.spec.recipe import Rates
 
 from .parallel import Ranks
 

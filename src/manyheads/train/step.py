@@ -15,8 +15,7 @@ import torch.distributed as dist
 from torch import Tensor, nn
 
 from manyheads.nn.embed import half_stream
-from manyheads.spec.rates import Rates
-from manyheads.spec.recipe import Recipe
+from manyheads.spec.recipe import Rates, Recipe
 from manyheads.tasks import Work
 
 from .numerics import autocast, reseed, uses_compile, uses_graph, uses_half
