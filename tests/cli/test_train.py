@@ -47,7 +47,7 @@ def test_an_arm_of_an_experiment_is_trained_as_the_experiment_trains_it(tmp_path
     """The architecture alone is not the arm: its task and recipe belong to it, and a field may be changed."""
     planned = next(spec for spec in specs(DEMO, "smoke") if spec.label["arm"] == "lean")
     done = run("demo:lean", "--steps", "2", "--quiet", "--device", "cpu", cwd=tmp_path)
-    assert "at scale smoke, with its own task and recipe" in done.stderr
+    assert "demo:lean has its own task and recipe: Images, 2 steps of batch 64" in done.stderr
     trained = Run.open(tmp_path / "runs" / "demo_lean-s0").spec
     assert trained == replace(planned, recipe=replace(planned.recipe, basis=Basis("steps", 2)), label={})
     small = next(spec for spec in specs(get("table2"), "small") if spec.label["arm"] == "fixed")

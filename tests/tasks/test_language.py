@@ -270,3 +270,11 @@ def test_recipes_say_what_the_originals_do() -> None:
     assert (ramp.basis.kind, ramp.batch, ramp.rows, ramp.ramp) == ("seconds", 8192, 128, 0.6)
     tuned = glue()
     assert (tuned.batch, tuned.basis.amount, tuned.lr, tuned.rates.dropout) == (16, 5, 4e-5, 0.1)
+
+
+def test_a_model_that_is_fitted_keeps_its_dialect() -> None:
+    stories = zoo.get("gpt2_tinystories")
+    fitted = fit(LanguageModel(tokens=32), stories)
+    assert (stories.dialect, fitted.dialect, fitted.stages[0].tokens) == ("stories", "stories", 32)
+    open_ai = replace(stories, dialect="")
+    assert fit(LanguageModel(tokens=32), open_ai).dialect == ""

@@ -92,6 +92,9 @@ def train(
     from manyheads.train.finetune import check_named
 
     check_named(work)
+    if _is_arm(model) and os.environ.get("RANK", "0") == "0":
+        words = f"{type(work).__name__}, {plan.basis.amount:,.6g} {plan.basis.kind} of batch {plan.batch}"
+        print(f"{model} has its own task and recipe: {words}", file=sys.stderr)
     folder = out or Path("runs") / f"{re.sub(r'[^A-Za-z0-9_.]+', '_', Path(model).name)}-s{seed}"
     run = Run.create(folder, RunSpec(arch, work, plan, seed))
     _train(run, device, parallel, data_root, quiet, tensorboard, source)
@@ -144,11 +147,10 @@ def _start(
     """Architecture, task and recipe before any single field is changed. An arm of an experiment, EXPERIMENT:ARM, brings
     all three; another model has the named recipe and its task, or the default ones."""
     from manyheads.experiments.recipes import NAMED
-    from manyheads.experiments.registry import EXPERIMENTS
     from manyheads.spec.serialise import to_dict
 
     experiment, _, arm = model.partition(":")
-    if experiment in EXPERIMENTS and arm:
+    if _is_arm(model):
         arch, chosen, fields = _arm(experiment, arm, scale)
         if task is not None:
             chosen = _named_task(task)
@@ -165,6 +167,14 @@ def _start(
     return resolve(model), _named_task(task or "images") | ({} if data is None else {"data": data}), fields
 
 
+def _is_arm(model: str) -> bool:
+    """Whether `model` is EXPERIMENT:ARM."""
+    from manyheads.experiments.registry import EXPERIMENTS
+
+    experiment, _, arm = model.partition(":")
+    return experiment in EXPERIMENTS and bool(arm)
+
+
 def _arm(experiment: str, arm: str, scale: str | None) -> tuple[Arch, dict[str, Any], dict[str, Any]]:
     """What an experiment trains under the name of an arm, with its first seed and on its first basis."""
     from manyheads.experiments.registry import EXPERIMENTS
@@ -179,9 +189,6 @@ def _arm(experiment: str, arm: str, scale: str | None) -> tuple[Arch, dict[str, 
     if arm not in arms:
         raise UserError(f"experiment {experiment} has no arm {arm!r}{nearest(arm, arms)}; it has {', '.join(arms)}")
     run = next(run for each in runs.values() for run in each if run.label["arm"] == arm)
-    if os.environ.get("RANK", "0") == "0":
-        where = f"at scale {run.label['scale']}" + (f" on equal {run.label['basis']}" if "basis" in run.label else "")
-        print(f"{experiment}:{arm} {where}, with its own task and recipe", file=sys.stderr)
     return run.arch, to_dict(run.task), to_dict(run.recipe)
 
 

@@ -79,7 +79,7 @@ def _(task: Glue, arch: Arch) -> Arch:
             "crammed_bert or bert"
         )
     stages: Any = tuple(replace(stage, tokens=task.tokens) for stage in arch.stages)
-    return Arch(arch.family, arch.embed, stages, head)
+    return replace(arch, stages=stages, head=head)
 
 
 def vocabulary(task: Glue, root: Path) -> Vocabulary:

@@ -76,7 +76,7 @@ def _(task: Images, arch: Arch) -> Arch:
     _kinds(task, arch)
     sized: Any = at_image(arch, size)
     embed, head = replace(sized.embed, channels=channels), replace(sized.head, classes=task.class_count)
-    return Arch(arch.family, embed, sized.stages, head)
+    return replace(sized, embed=embed, head=head)
 
 
 @open_task.register(Images)

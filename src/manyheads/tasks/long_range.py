@@ -84,7 +84,7 @@ def _(task: LraTask, arch: Arch) -> Arch:
     positions = form.tokens if embed.positions else 0
     read: Any = replace(embed, vocab=max(embed.vocab, form.vocab), positions=positions)
     stages = tuple(replace(stage, tokens=form.tokens) for stage in arch.stages)
-    return Arch(arch.family, read, stages, replace(head, classes=form.classes))
+    return replace(arch, embed=read, stages=stages, head=replace(head, classes=form.classes))
 
 
 @open_task.register(LraTask)

@@ -70,7 +70,7 @@ def _(task: PackedText, arch: Arch) -> Arch:
         raise UserError(f"{task.data} is text and a {arch.family} model reads {type(arch.embed).__name__} input")
     embed: Any = replace(arch.embed, vocab=task.ids, positions=task.tokens if arch.embed.positions else 0)
     stages = tuple(replace(stage, tokens=task.tokens) for stage in arch.stages)
-    return Arch(arch.family, embed, stages, arch.head)
+    return replace(arch, embed=embed, stages=stages)
 
 
 def _corpus(task: PackedText, root: Path | None) -> Corpus:
