@@ -101,7 +101,7 @@ def test_a_model_of_another_size_is_built_for_the_images(tmp_path: Path) -> None
         (("demo:lean", "--set", "clip=0"), "write recipe.FIELD=VALUE"),
         (("demo:lean", "--set", "recipe.clip.x=0"), "clip holds no record"),
         (("demo:lean", "--basis", "epochs"), "such as epochs=20"),
-        (("demo:lean", "--basis", "parsecs=12"), "write one of steps"),
+        (("demo:lean", "--basis", "parsecs=12"), "write one of 'steps'"),
         (("demo:lean", "--basis", "epochs=1", "--steps", "3"), "write one of them"),
         (("demo:lean", "--resume", "x"), "leave out all that belongs"),
         (("--resume", "x"), "does not exist"),

@@ -6,6 +6,7 @@ from __future__ import annotations
 from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
+from types import FunctionType
 
 import pytest
 
@@ -46,9 +47,18 @@ def missing(family: str) -> list[str]:
     }
     parity = "".join(path.read_text() for path in (TESTS / "parity").glob("test_*.py"))
     for name in twins.TWINS.get(family, ()):
-        lacking[f"models/twins/{name}.py: its map"] = not (Path(twins.__file__).parent / f"{name}.py").is_file()
-        lacking[f"tests/parity: a test that uses twins.{name}"] = f"import {name}" not in parity
+        file, _, function = name.partition(".")
+        lacking[f"models/twins/{file}.py: its map, {function}()"] = not hasattr(twin_maps(file), function)
+        lacking[f"tests/parity: a test that uses {name}"] = name not in parity
     return [piece for piece, lacks in lacking.items() if lacks]
+
+
+def twin_maps(file: str) -> object:
+    """The module of weight maps of that name, or nothing."""
+    try:
+        return import_module(f"manyheads.models.twins.{file}")
+    except ModuleNotFoundError:
+        return None
 
 
 def builds(family: str) -> bool:
@@ -82,7 +92,12 @@ def test_no_family_is_added_halfway(family: str) -> None:
 
 def test_nothing_is_registered_for_a_family_that_is_not_there() -> None:
     assert set(building.MODELS) == set(twins.TWINS) == set(records.FAMILIES)
-    maps = {path.stem for path in Path(twins.__file__).parent.glob("*.py")} - {"__init__", "entry"}
+    maps = {
+        f"{file}.{name}"
+        for file in ("timm_maps", "hf_maps")
+        for name, map_ in vars(twin_maps(file)).items()
+        if isinstance(map_, FunctionType) and map_.__module__.endswith(file) and not name.startswith(("_", "tied_"))
+    } - {"timm_maps.rows"}
     assert {name for names in twins.TWINS.values() for name in names} == maps
 
 
@@ -105,12 +120,12 @@ def test_a_family_added_halfway_is_told_what_it_lacks(monkeypatch: pytest.Monkey
 
     monkeypatch.setattr(constructors, "retnet", lambda: made, raising=False)
     monkeypatch.setitem(building.MODELS, "retnet", ("retnet", "RetNet"))
-    monkeypatch.setitem(twins.TWINS, "retnet", ("hf_retnet",))
+    monkeypatch.setitem(twins.TWINS, "retnet", ("hf_maps.retnet",))
     assert missing("retnet") == [
         "models/build.py: MODELS['retnet'], its file and class",
         *tests,
-        "models/twins/hf_retnet.py: its map",
-        "tests/parity: a test that uses twins.hf_retnet",
+        "models/twins/hf_maps.py: its map, retnet()",
+        "tests/parity: a test that uses hf_maps.retnet",
     ]
 
     monkeypatch.setitem(building.MODELS, "retnet", ("gpt2", "GPT2"))  # a module that others share, and its tests

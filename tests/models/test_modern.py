@@ -238,7 +238,7 @@ class TestStore:
             raise OSError(28, "No space left on device")
 
         monkeypatch.setattr(store, "save_file", broken)
-        with pytest.raises(OSError, match="No space left"):
+        with pytest.raises(UserError, match="No space left"):
             save(build(ORIGINALS["vit"], seed=9), folder)
         again = load(folder)
         assert all(torch.equal(a, b) for a, b in zip(first.parameters(), again.parameters(), strict=True))

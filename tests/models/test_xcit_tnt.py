@@ -303,5 +303,5 @@ def test_a_wrong_image_is_refused_with_its_numbers(arch: Arch) -> None:
 
 
 def test_a_legacy_tnt_that_cannot_be_cut_is_refused() -> None:
-    with pytest.raises(UserError, match="patches of 10 after a stride of 4, which must divide it"):
+    with pytest.raises(UserError, match="patches of 10 after a stride of 4, which must divide the patch"):
         tnt(48, 1, 3, 16, 96, pixel_width=8, pixel_head_dim=2, pixel_mlp_dim=16, image=40, patch=10, legacy=True)

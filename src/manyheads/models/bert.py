@@ -83,7 +83,17 @@ class Bert(nn.Module):
 
 
 class CrammedBert(Bert):
-    """BERT by another record, with another start."""
+    """BERT by another record, with another start, and without segments."""
+
+    def forward(
+        self,
+        ids: Int[Tensor, "batch tokens"],
+        mask: Bool[Tensor, "batch tokens"] | None = None,
+        at: Int[Tensor, "batch chosen"] | None = None,
+        targets: Int[Tensor, "batch chosen"] | None = None,
+    ) -> Tensor:
+        """As `Bert.forward`, where all tokens are of one segment."""
+        return super().forward(ids, mask, None, at, targets)
 
     @torch.no_grad()
     def init(self) -> None:

@@ -6,20 +6,20 @@ A map is a list of `TwinTensor`; `into` carries a twin's weights here, `back` ca
 
 from __future__ import annotations
 
-# family -> the files here that map its tensors; () where no library has the model, which then is compared with a plain
-# implementation or with torch.nn in the tests
+# family -> the functions here that map its tensors, FILE.FUNCTION; () where no library has the model, which then is
+# compared with a plain implementation or with torch.nn in the tests
 TWINS: dict[str, tuple[str, ...]] = {
-    "vit": ("timm_vit", "hf_vit"),
-    "deit": ("timm_vit",),
-    "xcit": ("timm_xcit",),
-    "tnt": ("timm_tnt",),
-    "volo": ("timm_volo",),
-    "davit": ("timm_davit",),
+    "vit": ("timm_maps.vit", "hf_maps.vit"),
+    "deit": ("timm_maps.vit",),
+    "xcit": ("timm_maps.xcit",),
+    "tnt": ("timm_maps.tnt",),
+    "volo": ("timm_maps.volo",),
+    "davit": ("timm_maps.davit",),
     "crammed_bert": (),
-    "bert": ("hf_bert",),
-    "gpt2": ("hf_gpt2",),
-    "llama": ("hf_llama",),
-    "nystromformer": ("hf_nystromformer",),
+    "bert": ("hf_maps.bert",),
+    "gpt2": ("hf_maps.gpt2",),
+    "llama": ("hf_maps.llama",),
+    "nystromformer": ("hf_maps.nystromformer",),
     "nearest_neighbor": (),
     "stack": (),
 }
