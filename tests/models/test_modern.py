@@ -170,7 +170,7 @@ def test_every_block_keeps_its_part_of_the_record(name: str) -> None:
 
 
 def test_rates_are_rates() -> None:
-    with pytest.raises(ValueError, match="path rate is 1\\.5"):
+    with pytest.raises(ValueError, match="path is 1\\.5"):
         Rates(path=1.5)
 
 
