@@ -20,8 +20,7 @@ from manyheads.models.store import save
 from manyheads.runs import Run
 from manyheads.spec.datasets import GLUE_SETS, glue_set
 from manyheads.spec.errors import UserError
-from manyheads.tasks import Glue, MaskedLanguage, check, fit, open_task, to_dict
-from manyheads.tasks import glue_scores as scored
+from manyheads.tasks import Glue, MaskedLanguage, check, fit, glue_scores, open_task, to_dict
 from manyheads.tasks.glue import GlueWork
 from manyheads.train.finetune import begin, finetune, weights_digest
 from tests.specs import run_spec
@@ -46,14 +45,14 @@ def test_metrics_are_those_of_scipy_and_of_the_formulas() -> None:
     dice = np.random.default_rng(0)
     for _ in range(5):
         found, true = dice.integers(0, 2, 200), dice.integers(0, 2, 200)
-        assert scored.matthews(found, true) == pytest.approx(
+        assert glue_scores.matthews(found, true) == pytest.approx(
             stats.pearsonr(found, true).statistic
         )  # the phi coefficient
         a = dice.normal(size=100).round(1)  # with ties
         b = a + dice.normal(size=100)
-        assert scored.pearson(a, b) == pytest.approx(stats.pearsonr(a, b).statistic)
-        assert scored.spearman(a, b) == pytest.approx(stats.spearmanr(a, b).statistic)
-        assert scored.ranks(a).tolist() == stats.rankdata(a).tolist()
+        assert glue_scores.pearson(a, b) == pytest.approx(stats.pearsonr(a, b).statistic)
+        assert glue_scores.spearman(a, b) == pytest.approx(stats.spearmanr(a, b).statistic)
+        assert glue_scores.ranks(a).tolist() == stats.rankdata(a).tolist()
 
 
 def test_metrics_are_those_of_scikit_learn() -> None:
@@ -61,39 +60,44 @@ def test_metrics_are_those_of_scikit_learn() -> None:
     dice = np.random.default_rng(1)
     for share in (0.1, 0.5, 0.9):
         found, true = (dice.random(300) < share).astype(int), (dice.random(300) < 0.6).astype(int)
-        assert scored.accuracy(found, true) == pytest.approx(metrics.accuracy_score(true, found))
-        assert scored.f1(found, true) == pytest.approx(metrics.f1_score(true, found))
-        assert scored.matthews(found, true) == pytest.approx(metrics.matthews_corrcoef(true, found))
+        assert glue_scores.accuracy(found, true) == pytest.approx(metrics.accuracy_score(true, found))
+        assert glue_scores.f1(found, true) == pytest.approx(metrics.f1_score(true, found))
+        assert glue_scores.matthews(found, true) == pytest.approx(metrics.matthews_corrcoef(true, found))
 
 
 def test_metrics_have_their_known_answers() -> None:
     found, true = np.array([1, 1, 1, 0, 0, 0, 1, 0]), np.array([1, 1, 0, 0, 0, 1, 1, 0])
-    assert scored.confusion(found, true) == (3, 1, 1, 3)
-    assert (scored.accuracy(found, true), scored.f1(found, true), scored.matthews(found, true)) == (0.75, 0.75, 0.5)
+    assert glue_scores.confusion(found, true) == (3, 1, 1, 3)
+    assert (glue_scores.accuracy(found, true), glue_scores.f1(found, true), glue_scores.matthews(found, true)) == (
+        0.75,
+        0.75,
+        0.5,
+    )
     ones, zeros = np.ones(4, dtype=int), np.zeros(4, dtype=int)
-    assert (scored.f1(zeros, ones), scored.f1(zeros, zeros), scored.matthews(ones, ones)) == (0, 0, 0)
-    assert scored.pearson(np.array([1.0, 2, 3]), np.array([2.0, 4, 6])) == pytest.approx(1)
-    assert scored.pearson(np.array([1.0, 1, 1]), np.array([2.0, 4, 6])) == 0
-    assert scored.spearman(np.array([1.0, 2, 3]), np.array([1.0, 8, 27])) == pytest.approx(1)
+    assert (glue_scores.f1(zeros, ones), glue_scores.f1(zeros, zeros), glue_scores.matthews(ones, ones)) == (0, 0, 0)
+    assert glue_scores.pearson(np.array([1.0, 2, 3]), np.array([2.0, 4, 6])) == pytest.approx(1)
+    assert glue_scores.pearson(np.array([1.0, 1, 1]), np.array([2.0, 4, 6])) == 0
+    assert glue_scores.spearman(np.array([1.0, 2, 3]), np.array([1.0, 8, 27])) == pytest.approx(1)
     # the notes on Table 1: RTE 3.0, MRPC 1.8, SST-2 0.9 points at the accuracies of these models
     for share, rows, points in ((0.6, 277, 2.9), (0.85, 408, 1.8), (0.92, 872, 0.9)):
-        assert 100 * scored.binomial_error(share, rows) == pytest.approx(points, abs=0.06)
+        assert 100 * glue_scores.binomial_error(share, rows) == pytest.approx(points, abs=0.06)
 
 
 def test_the_median_over_seeds_stands_with_its_error_and_its_ends() -> None:
     seeds = [{"accuracy": share, "standard_error": share / 10} for share in (0.7, 0.9, 0.75)]
-    (line,) = scored.lines({"rte": seeds})
+    (line,) = glue_scores.lines({"rte": seeds})
     assert (line.median, line.low, line.high, line.seeds, line.error) == pytest.approx((75, 70, 90, 3, 7.5))
-    assert "75.0 +- 7.5" in scored.table([line])
+    assert "75.0 +- 7.5" in glue_scores.table([line])
     with pytest.raises(UserError, match="without cola, sst2"):
-        scored.average([line])
+        glue_scores.average([line])
     every = {
-        task: [{GLUE_SETS[task].metric: 0.5 + i / 100, "standard_error": 0.01}] for i, task in enumerate(scored.TASKS)
+        task: [{GLUE_SETS[task].metric: 0.5 + i / 100, "standard_error": 0.01}]
+        for i, task in enumerate(glue_scores.TASKS)
     }
-    assert scored.average(scored.lines(every)) == pytest.approx(53.5)
-    assert "mean of eight" in scored.table(scored.lines(every))
+    assert glue_scores.average(glue_scores.lines(every)) == pytest.approx(53.5)
+    assert "mean of eight" in glue_scores.table(glue_scores.lines(every))
     with pytest.raises(UserError, match="write a GLUE task"):
-        scored.lines({"wnli": seeds})
+        glue_scores.lines({"wnli": seeds})
 
 
 # --------------------------------------------------------------------------------------------------------------- files

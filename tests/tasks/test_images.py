@@ -310,7 +310,7 @@ def test_mixing_needs_pairs() -> None:
         small(batch=25, augment=Augment(mixup=0.8))
     work = small(augment=Augment(mixup=0.8))
     for rows in (range(3, 5), range(3)):
-        with pytest.raises(UserError, match=r"rows 2k and 2k\+1 belong together"):
+        with pytest.raises(UserError, match=r"rows 2k and 2k\+1 are mixed with each other"):
             work.batch(0, rows)
 
 

@@ -140,11 +140,11 @@ def test_padding_changes_nothing(task: LraTask, exact: bool, root: Path) -> None
 def test_what_a_sample_gives_does_not_depend_on_the_rest_of_its_batch(task: LraTask, exact: bool, root: Path) -> None:
     """The published code starts its iterated inverse from a maximum over the batch: with queries and keys 8 times as
     large an output moves by 0.58 there."""
-    *given, _ = opened(task, root).batch(0, range(4))
+    *inputs, _ = opened(task, root).batch(0, range(4))
     made = model(task, exact=exact, large=8.0)
     with torch.no_grad():
-        together = made(*given)
-        alone = torch.cat([made(*(part[row : row + 1] for part in given)) for row in range(4)])
+        together = made(*inputs)
+        alone = torch.cat([made(*(part[row : row + 1] for part in inputs)) for row in range(4)])
     assert float(together.std()) > 1e-3
     assert torch.allclose(together, alone, rtol=0, atol=1e-8)
 
@@ -190,8 +190,8 @@ def test_every_held_out_sample_counts_once_however_it_is_dealt(task: LraTask, ro
     parts = [work.tally(made, (part, 3)) for part in range(3)]
     for part, value in whole.items():
         assert float(sum(found[part] for found in parts)) == pytest.approx(float(value), rel=1e-5)
-    *given, labels = work._given(work.held["test"], np.arange(31))
-    right = (made(*given).argmax(1) == labels).sum()
+    *inputs, labels = work._tensors(work.held["test"], np.arange(31))
+    right = (made(*inputs).argmax(1) == labels).sum()
     assert float(whole["test_top1"]) == float(right)
 
 

@@ -110,11 +110,11 @@ def residuals(stage: Stage) -> Iterator[Residual]:
 def with_residuals(arch: Arch, change: Callable[[Residual], Residual]) -> Arch:
     """`arch` with `change` applied to every residual branch; TNT's nested blocks stay as they are."""
 
-    def edited(stage: Stage) -> Stage:
+    def with_changes(stage: Stage) -> Stage:
         unit = (item if isinstance(item, Nested) else tuple(map(change, item)) for item in stage.unit)
         return replace(stage, unit=tuple(unit))
 
-    return replace(arch, stages=tuple(map(edited, arch.stages)))
+    return replace(arch, stages=tuple(map(with_changes, arch.stages)))
 
 
 def attentions(stage: Stage) -> tuple[Attention, ...]:

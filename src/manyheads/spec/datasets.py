@@ -1,4 +1,4 @@
-"""What is known of each named dataset before a file is read: image sets, text corpora, tokenizers, GLUE, point clouds.
+"""Facts about each named dataset that need no file: image sets, text corpora, tokenizers, GLUE, point clouds.
 
 Tasks check their fields against these facts; the readers are in `data`, in tables with the same names."""
 

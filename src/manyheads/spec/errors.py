@@ -10,17 +10,17 @@ from typing import Any
 
 
 class UserError(ValueError):
-    """A user's mistake, told in a sentence. Commands print it without a traceback and exit with code 2."""
+    """A user's mistake, explained in a sentence. Commands print it without a traceback and exit with code 2."""
 
 
-def nearest(name: str, known: Iterable[str]) -> str:
-    """A hint such as `; did you mean vit_b?` for a name that is not in `known`, or nothing."""
-    close = difflib.get_close_matches(name, list(known), n=3, cutoff=0.5)
+def nearest(name: str, names: Iterable[str]) -> str:
+    """A hint such as `; did you mean vit_b?` for a name that is not one of `names`, or nothing."""
+    close = difflib.get_close_matches(name, list(names), n=3, cutoff=0.5)
     return f"; did you mean {' or '.join(close)}?" if close else ""
 
 
 def optional(module: str, install: str, purpose: str = "") -> Any:
-    """Import a module of an optional package. Where it is missing, the error says what `pip install` should get."""
+    """Import a module of an optional package. Where it is missing, the error names the package for `pip install`."""
     try:
         return import_module(module)
     except ImportError as error:

@@ -29,7 +29,7 @@ NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.+]*")  # part of a folder's name; the
 class Arm:
     """One model in a comparison. `task` and `recipe` are its own, or the fields in which they differ from its setting's.
 
-    `start` is an arm of the experiment that this one comes after (`Experiment.after`): its weights are the first."""
+    `start` is the arm of the earlier experiment (`Experiment.after`) whose weights this arm starts from."""
 
     name: str
     arch: Arch
@@ -75,13 +75,13 @@ class Setting:
     bests: tuple[Best, ...] = ()
 
     def __post_init__(self) -> None:
-        for what, given in (
+        for what, values in (
             ("arms", [arm.name for arm in self.arms]),
             ("seeds", self.seeds),
             ("recipes", self.recipes),
         ):
-            if not given or len(set(given)) < len(given):
-                raise UserError(f"a setting has {what} {list(given)}; write at least one, and none twice")
+            if not values or len(set(values)) < len(values):
+                raise UserError(f"a setting has {what} {list(values)}; write at least one, and none twice")
 
 
 @dataclass(frozen=True)
@@ -167,15 +167,15 @@ class Experiment:
 
     @property
     def claims(self) -> tuple[str, ...]:
-        """The claims it decides, each once."""
+        """The claims that the experiment decides, each once."""
         return tuple(dict.fromkeys(pair.claim for pair in self.comparisons if pair.claim))
 
     def command(self, scale: str) -> str:
-        """What to type to run it."""
+        """The command that runs it."""
         return self.run or f"manyheads run {self.name} --scale {scale}"
 
     def setting(self, scale: str) -> Setting:
-        """The setting at `scale`; one that there is not is refused."""
+        """The setting at `scale`; an unknown scale is refused."""
         if scale not in self.settings:
             raise UserError(f"experiment {self.name} has no scale {scale!r}; write one of {', '.join(self.settings)}")
         return self.settings[scale]

@@ -16,7 +16,7 @@ from .errors import UserError
 
 SCHEMA = 1  # of the run folder: spec.json, status.json and result.json carry it, the JSON lines follow spec.json
 PARTIAL = ".partial"
-# schema -> how to make the next one of a file (its name, its content); an older file walks through them in order
+# schema -> a function of a file's name and content that gives the next schema; an older file passes through them in order
 UPGRADERS: dict[int, Callable[[str, dict[str, Any]], dict[str, Any]]] = {}
 
 
@@ -104,7 +104,7 @@ def read_object(path: Path, hint: str = "") -> dict[str, Any] | None:
 
 
 def upgrade(name: str, data: dict[str, Any]) -> dict[str, Any]:
-    """What `name` would hold had this version written it; a schema that is not known is refused."""
+    """The content of the file `name` in this version's schema; an unknown schema is refused."""
     schema = data.get("schema")
     if type(schema) is not int or not 1 <= schema <= SCHEMA:
         raise UserError(

@@ -1,7 +1,7 @@
 """Settings of the long-range tasks (LRA, 2011.04006) whose samples are generated: trees, scenes and made-up documents.
 
-The generators are in `data.lra`. A generated set is kept in a file named by a hash of its settings, so a default or a
-field that changes here makes the kept sets be generated again."""
+The generators are in `data.lra`. A generated set is kept in a file named by a hash of its settings, so a set is
+generated again after a default or a field has changed here."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from manyheads.spec.field_checks import between
 
 from .errors import UserError
 
-# Tokens of ListOps by id. Id 0 stands for nothing: padding is masked, never looked up.
+# Tokens of ListOps by id. Id 0 is padding, which is masked.
 LISTOPS_TOKENS = ("", *"0123456789", "[MIN", "[MAX", "[MED", "[SM", "]")
 LISTOPS_CLASSES = 10  # the value of a tree is a digit
 

@@ -18,12 +18,12 @@ from weakref import WeakSet
 from .errors import UserError
 from .files import unwritten
 
-PATIENCE = 1.0  # seconds; a reader that asks whether the lock is held takes it for some microseconds
-_TAKEN: WeakSet[Lock] = WeakSet()
+PATIENCE = 1.0  # seconds; `held` takes the lock for some microseconds
+_LOCKS: WeakSet[Lock] = WeakSet()
 
 
 class Busy(UserError):
-    """Another process has the folder."""
+    """Another process holds the lock."""
 
 
 class Lock:
@@ -46,7 +46,7 @@ class Lock:
                 raise Busy(f"{self.path.parent} is in use by {holder(self.path)}; wait until it ends, or end it")
             time.sleep(0.01)
         self._file = file
-        _TAKEN.add(self)
+        _LOCKS.add(self)
         with suppress(OSError):  # the lock is held, with or without the text
             os.ftruncate(file, 0)
             os.pwrite(file, json.dumps({"pid": os.getpid(), "host": socket.gethostname()}).encode(), 0)
@@ -81,7 +81,7 @@ class Lock:
     def release(self) -> None:
         """Release the lock."""
         file, self._file = self._file, None
-        _TAKEN.discard(self)
+        _LOCKS.discard(self)
         if file is not None:
             os.close(file)
 
@@ -104,8 +104,8 @@ def held(path: Path | str) -> bool:
 def holder(path: Path) -> str:
     """The process that took the lock last, in words."""
     try:
-        told = json.loads(path.read_bytes())
-        return f"process {int(told['pid'])} on {told['host']}"
+        record = json.loads(path.read_bytes())
+        return f"process {int(record['pid'])} on {record['host']}"
     except (OSError, ValueError, TypeError, KeyError):
         return "another process"
 
@@ -119,7 +119,7 @@ def _same(file: int, path: Path) -> bool:
 
 def _forget() -> None:
     # A forked worker that outlives a killed trainer would keep the lock through its copy of the open file.
-    for lock in list(_TAKEN):
+    for lock in list(_LOCKS):
         lock.release()
 
 

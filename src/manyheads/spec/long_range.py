@@ -18,13 +18,13 @@ from .task import Task
 
 VALUES = 256  # of a byte
 TREES, SCENE, TOPICS, TWO_TOPICS = Grammar(), Scene(), Topics(taste=0.5), Topics(count=2)
-PADDED = 1  # in texts byte b is the id b + 1, and 0 fills up
+PADDED = 1  # in texts, byte b is the id b + 1, and 0 is padding
 
 
 @dataclass(frozen=True)
 class Form:
-    """What a model is given and asked for. A byte b is the id b + `shift`; `padded` sequences come with a mask, others
-    are all real; `documents` is 2 where a sample is a pair."""
+    """The sizes of a task's inputs and outputs. A byte b is the id b + `shift`; `padded` sequences come with a mask;
+    `documents` is 2 where a sample is a pair."""
 
     vocab: int
     tokens: int
@@ -36,8 +36,8 @@ class Form:
 
 @dataclass(frozen=True, kw_only=True)
 class LraTask(Task):
-    """A task of LRA. `train`, `valid` and `test` say how many samples of each split there are, at most; a split that is
-    larger keeps as many of each class as that allows. 0 for `test` leaves the test scores out."""
+    """A task of LRA. `train`, `valid` and `test` are the largest numbers of samples of the splits; a larger split is cut,
+    class by class. 0 for `test` leaves the test scores out."""
 
     train: int
     valid: int
@@ -52,7 +52,7 @@ class LraTask(Task):
 
     @property
     def form(self) -> Form:
-        """What a model is given and asked for."""
+        """The sizes of its inputs and outputs."""
         raise NotImplementedError
 
 
@@ -70,18 +70,18 @@ class MadeTask(LraTask):
         between(f"{name}.data_seed", self.data_seed, 0, whole=True)
         if self.fresh and self.made is None:
             raise UserError(
-                f"{name}.fresh asks for new samples at every step, and its data are read; write data='made'"
+                f"{name}.fresh asks for new samples at every step, which data that is read does not have; write data='made'"
             )
 
     @property
     def made(self) -> tuple[str, Any] | None:
-        """The kind of samples and their setting, as `data.lra` generates them; None where they are read."""
+        """The kind of samples and the setting with which `data.lra` generates them; None where they are read."""
         raise NotImplementedError
 
 
 @dataclass(frozen=True, kw_only=True)
 class ListOps(MadeTask):
-    """Evaluate nested MIN, MAX, MED and SM (sum modulo 10) of digits; 10 classes, 16 ids. Sequences are filled up to
+    """Evaluate nested MIN, MAX, MED and SM (sum modulo 10) of digits; 10 classes, 16 ids. Sequences are padded to
     `tokens`."""
 
     grammar: Grammar = TREES
@@ -101,12 +101,12 @@ class ListOps(MadeTask):
 
     @property
     def form(self) -> Form:
-        """What a model is given and asked for."""
+        """The sizes of its inputs and outputs."""
         return Form(len(LISTOPS_TOKENS), self.tokens, LISTOPS_CLASSES)
 
     @property
     def made(self) -> tuple[str, Grammar]:
-        """Its samples are always generated."""
+        """The kind of its samples, which are always generated, and their setting."""
         return "listops", self.grammar
 
 
@@ -122,19 +122,19 @@ class Pathfinder(MadeTask):
 
     @property
     def form(self) -> Form:
-        """What a model is given and asked for."""
+        """The sizes of its inputs and outputs."""
         return Form(VALUES, self.scene.side**2, 2, padded=False)
 
     @property
     def made(self) -> tuple[str, Scene]:
-        """Its samples are always generated."""
+        """The kind of its samples, which are always generated, and their setting."""
         return "pathfinder", self.scene
 
 
 @dataclass(frozen=True, kw_only=True)
 class TextTask(MadeTask):
     """A task on texts, byte by byte: real ones, named by `data`, or documents of made-up words (`made`: `topics` says
-    which). At most `longest` bytes of a text are read; sequences are filled up to `tokens`."""
+    which). At most `longest` bytes of a text are read; sequences are padded to `tokens`."""
 
     data: str = "made"
     topics: Topics = TOPICS
@@ -176,12 +176,12 @@ class ByteText(TextTask):
 
     @property
     def form(self) -> Form:
-        """What a model is given and asked for."""
+        """The sizes of its inputs and outputs."""
         return Form(VALUES + PADDED, self.tokens, self.topics.count if self.data == "made" else 2, shift=PADDED)
 
     @property
     def made(self) -> tuple[str, Topics] | None:
-        """How samples are generated; None where they are read."""
+        """The kind of generated samples and their setting; None where they are read."""
         return ("text", self.topics) if self.data == "made" else None
 
 
@@ -200,12 +200,12 @@ class Retrieval(TextTask):
 
     @property
     def form(self) -> Form:
-        """What a model is given and asked for."""
+        """The sizes of its inputs and outputs."""
         return Form(VALUES + PADDED, self.tokens, 2, documents=2, shift=PADDED)
 
     @property
     def made(self) -> tuple[str, Topics] | None:
-        """How samples are generated; None where they are read."""
+        """The kind of generated samples and their setting; None where they are read."""
         return ("retrieval", self.topics) if self.data == "made" else None
 
 
@@ -228,6 +228,6 @@ class PixelRow(LraTask):
 
     @property
     def form(self) -> Form:
-        """What a model is given and asked for."""
+        """The sizes of its inputs and outputs."""
         images = image_set(self.data)
         return Form(VALUES, images.size**2, images.classes, padded=False)

@@ -1,6 +1,6 @@
-"""Tasks with nothing to learn: a model is measured once. Such a task has a run folder, a seed and a score like any other.
+"""Tasks with nothing to learn: a model is measured once. Their runs have a folder, a seed and scores like any other.
 
-A seed draws other inputs, or times again."""
+Another seed draws other inputs, or times again."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Measurement(Task):
 
 @dataclass(frozen=True)
 class Footprint(Measurement):
-    """Gigabytes (10^9 bytes) that training holds, `rows` examples at a time, with AdamW.
+    """Gigabytes (10^9 bytes) of memory that training takes, `rows` examples at a time, with AdamW.
 
     The scores are `memory`, the peak that PyTorch's tracker sees under fake tensors, so that nothing is computed and
     any model fits; `counted`, the formula of `arch`; and `allocated`, the peak of PyTorch's allocator, where the run is
@@ -95,6 +95,6 @@ class WrittenDown(Measurement):
         self.target(max(2, self.tokens))
 
     def target(self, dim: int) -> NearestNeighbor:
-        """The task whose answers are wanted, for points of R^`dim`."""
+        """The task that the constructed attention solves, for points of R^`dim`."""
         cloud: Literal["sphere", "orthogonal"] = "orthogonal" if self.biases else "sphere"
         return NearestNeighbor(dim, self.tokens, "separate", cloud, self.biases)

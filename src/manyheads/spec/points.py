@@ -23,10 +23,10 @@ class NearestNeighbor(Task):
 
     `biases`, an odd number, gives the target of Theorem 3: the alternating sum of so many nearest-neighbour functions.
     In each, a bias is added to the score of the first point; the biases are spread evenly and y is normal. UNVERIFIED:
-    the paper's own biases were not at hand; it has 2 dim^2 + 1 of them.
+    the paper has 2 dim^2 + 1 biases, whose values we could not compare.
 
     The loss is the squared distance between output and answer, so that an output of zeros has loss 1. No sample comes
-    twice, unless `replay` repeats the same so many batches for ever, as the published code does. `held` samples are
+    twice, unless `replay` is the number of batches that are repeated for ever, as in the published code. `held` samples are
     held out."""
 
     dim: int = 64
@@ -58,7 +58,7 @@ class NearestNeighbor(Task):
 
     @property
     def given(self) -> tuple[int, int]:
-        """Tokens and coordinates that a model is given: a separate query is one token more."""
+        """Tokens and coordinates of a model's input; a separate query is one more token."""
         return self.tokens + (self.query == "separate"), self.dim
 
     @property
@@ -94,7 +94,7 @@ class Regression(Task):
 
     @property
     def given(self) -> tuple[int, int]:
-        """Tokens and coordinates that a model is given."""
+        """Tokens and coordinates of a model's input."""
         return self.examples + self.queries, self.dim + 1
 
     @property

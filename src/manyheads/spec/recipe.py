@@ -1,4 +1,4 @@
-"""`Recipe`: everything about a training run that is neither the architecture, nor the task, nor the seed."""
+"""`Recipe`: everything about a training run that is not the architecture, the task or the seed."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ BasisKind = Literal["steps", "samples", "tokens", "flops", "seconds", "epochs"]
 Precision = Literal["auto", "fp32", "tf32", "bf16"]
 Switch = Literal["auto", "on", "off"]
 USUAL = Schedule("cosine", warmup=0.05)
-IMAGENET_IMAGES = 1_281_167  # training images of ImageNet-1k: what an epoch of it is
+IMAGENET_IMAGES = 1_281_167  # training images of ImageNet-1k: one epoch
 BASES = ("steps", "samples", "tokens", "flops", "seconds", "epochs")
 LATER: dict[str, Any] = {"later": True}  # a field that runs of earlier versions lack; its default is not written
 
@@ -24,8 +24,8 @@ class Basis:
     """The budget of a run, in the unit that is held equal between arms.
 
     `samples` are images or sequences. `flops` are those of training, counted by `arch.count`. `seconds` are those of
-    training steps: evaluations, probes and checkpoints do not count, nor, on a GPU, the first steps of a process, which
-    compile and record."""
+    training steps: evaluations, probes and checkpoints do not count. On a GPU, the first steps of a process do not
+    count either, since they compile and record."""
 
     kind: BasisKind
     amount: float
@@ -62,11 +62,11 @@ class Recipe:
     (`train.budget`). `decay` says which parameters `weight_decay` reaches: `matrices` leaves out biases, norms, layer
     scales, positions, class tokens and embedding tables. `clip` is the largest norm of a gradient. `ema` is the decay
     of averaged weights, which are then the ones evaluated and saved. 0 turns either off. `precision` auto is bf16
-    autocast on a GPU and fp32 on a CPU. `compile` auto is on on a GPU, and so is `capture`, which records a step there
-    and replays it as one launch. `deterministic` gives up what is faster and not bit-equal on a GPU.
+    autocast on a GPU and fp32 on a CPU. On a GPU, auto turns on `compile` and `capture`, which records a step and
+    replays it as one launch. `deterministic` avoids the faster operations of a GPU that are not bit-equal.
 
     A cadence is a number of steps from 1 on, a fraction of the run below 1 (0.1: ten times), or 0 for never. Evaluation
-    happens at the end in any case, the probe also at step 0 and at the end. `probe_detail` and `probe_jacobian` make
+    also happens at the end, and the probe at step 0 and at the end. `probe_detail` and `probe_jacobian` make
     the probe look closer (`conditioning.probe`), which takes longer. Training stops where the loss is not finite, or
     above `explode` times that of a constant guess (0: no such limit)."""
 
@@ -141,7 +141,7 @@ class Recipe:
 
     @property
     def dealt(self) -> int:
-        """Samples that data is dealt in: whole batches, or parts where the batch grows."""
+        """Samples of one batch of data: the whole batch, or one part where the batch grows."""
         return self.rows if self.ramp else self.batch
 
     def to_dict(self) -> dict[str, Any]:
@@ -152,12 +152,12 @@ class Recipe:
 
     @staticmethod
     def from_dict(data: Any) -> Recipe:
-        """The recipe in a JSON object: what is left out has its default, what is wrong is named."""
+        """The recipe in a JSON object: missing fields have their defaults, and wrong ones are named in the error."""
         from . import serialise
 
         return serialise.from_dict(Recipe, data, "recipe")
 
 
-def _require(name: str, value: Any, good: bool, wanted: str) -> None:
+def _require(name: str, value: Any, good: bool, advice: str) -> None:
     if not good:
-        raise UserError(f"recipe.{name} is {value}; write {wanted}")
+        raise UserError(f"recipe.{name} is {value}; write {advice}")

@@ -25,10 +25,10 @@ CURVES: dict[Kind, tuple[Curve, Curve]] = {
 
 @dataclass(frozen=True)
 class Schedule:
-    """A rise from `start` to 1 over the first `warmup` of a run, then a fall to `end`; all are fractions, of the run
-    and of the recipe's learning rate, so that neither another budget nor another learning rate changes the shape.
+    """The learning rate rises from `start` to 1 over the first `warmup` of a run, then falls to `end`. `warmup` is a
+    fraction of the run; `start` and `end` are fractions of the recipe's learning rate.
 
-    `beta1 = (high, low)` moves AdamW's first beta against the learning rate, as PyTorch's OneCycleLR does unasked."""
+    `beta1 = (high, low)` moves AdamW's first beta against the learning rate, as PyTorch's OneCycleLR does by default."""
 
     kind: Kind = "cosine"
     warmup: float = 0.0
@@ -52,26 +52,26 @@ class Schedule:
 
 
 def factor(schedule: Schedule, progress: float) -> float:
-    """The fraction of the recipe's learning rate at `progress`, which is taken as within 0 and 1."""
-    t = min(1.0, max(0.0, progress))
-    rise, fall = CURVES[schedule.kind]
-    if t < schedule.warmup:
-        return _between(rise, schedule.start, 1.0, t / schedule.warmup)
-    rest = 1.0 - schedule.warmup
-    return _between(fall, 1.0, schedule.end, (t - schedule.warmup) / rest if rest else 0.0)
+    """The fraction of the recipe's learning rate at `progress`, which is clipped to 0 to 1."""
+    return _at(schedule, progress, schedule.start, 1.0, schedule.end)
 
 
 def beta1(schedule: Schedule, progress: float) -> float | None:
-    """AdamW's first beta at `progress`: lowest where the learning rate is highest. None: it does not move."""
+    """AdamW's first beta at `progress`, lowest where the learning rate is highest; None where it is constant."""
     if schedule.beta1 is None:
         return None
     high, low = schedule.beta1
+    return _at(schedule, progress, high, low, high)
+
+
+def _at(schedule: Schedule, progress: float, start: float, peak: float, end: float) -> float:
+    """A value at `progress` that moves from `start` to `peak` during the warm-up and to `end` after it."""
     t = min(1.0, max(0.0, progress))
     rise, fall = CURVES[schedule.kind]
     if t < schedule.warmup:
-        return _between(rise, high, low, t / schedule.warmup)
+        return _between(rise, start, peak, t / schedule.warmup)
     rest = 1.0 - schedule.warmup
-    return _between(fall, low, high, (t - schedule.warmup) / rest if rest else 0.0)
+    return _between(fall, peak, end, (t - schedule.warmup) / rest if rest else 0.0)
 
 
 def _between(curve: Curve, first: float, last: float, t: float) -> float:

@@ -43,12 +43,12 @@ TASK_PARTS: dict[str, type] = {
 PARTS: dict[str, type] = {
     name: kind for name, kind in vars(parts).items() if isinstance(kind, type) and is_dataclass(kind)
 }
-# schema -> how to make the next one of it; an architecture of any older schema walks through them in order
+# schema -> a function that gives the next schema; an older architecture passes through them in order
 UPGRADERS: dict[int, Callable[[dict[str, Any]], dict[str, Any]]] = {}
 
 
 def register(kind: R) -> R:
-    """Make a task of your own one that files may name; a decorator for its record."""
+    """A decorator for the record of a task of your own: files may then name it."""
     TASKS[kind.__name__] = kind
     return kind
 
@@ -81,19 +81,19 @@ def from_dict(kind: type[T], data: Any, where: str) -> T:
     if not isinstance(data, dict):
         raise UserError(f"{where} is {_short(data)}; write an object with the fields of {kind.__name__}")
     values = {name: value for name, value in data.items() if name != "is"}
-    stated = {field.name: field for field in fields(kind)}  # type: ignore[arg-type]  # T is a dataclass
+    by_name = {field.name: field for field in fields(kind)}  # type: ignore[arg-type]  # T is a dataclass
     tag = f" ({kind.__name__})" if "is" in data else ""
     for name in values:
-        if name not in stated:
-            hint = nearest(name, stated) or f"; it takes {', '.join(stated)}"
+        if name not in by_name:
+            hint = nearest(name, by_name) or f"; it takes {', '.join(by_name)}"
             raise UserError(f"{where}{tag} has no field {name!r}{hint}")
-    lacking = [
+    missing = [
         name
-        for name, field in stated.items()
+        for name, field in by_name.items()
         if name not in values and field.default is MISSING and field.default_factory is MISSING
     ]
-    if lacking:
-        raise UserError(f"{where}{tag} lacks {', '.join(lacking)}")
+    if missing:
+        raise UserError(f"{where}{tag} lacks {', '.join(missing)}")
     of: Any = kind
     kinds = hints(of)
     return kind(**{name: _read(kinds[name], value, f"{where}.{name}") for name, value in values.items()})
@@ -154,9 +154,9 @@ def arch_from_dict(data: Any) -> Arch:
         if name not in kinds:
             hint = nearest(name, kinds) or f"; it takes {', '.join(kinds)}"
             raise UserError(f"the record has no field {name!r}{hint}")
-    lacking = sorted({field.name for field in fields(Arch) if field.default is MISSING} - data.keys())
-    if lacking:
-        raise UserError(f"the record lacks {', '.join(lacking)}")
+    missing = sorted({field.name for field in fields(Arch) if field.default is MISSING} - data.keys())
+    if missing:
+        raise UserError(f"the record lacks {', '.join(missing)}")
     values = {name: _read(kinds[name], value, name) for name, value in data.items() if name != "schema"}
     return Arch(**{"dialect": unstated_dialect(values["family"], values["head"])} | values)
 

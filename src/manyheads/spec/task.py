@@ -1,10 +1,10 @@
-"""`Task`: what a model is trained to do, or what is measured of it, as a record. The kinds stand in modules of their own.
+"""`Task`: what a model is trained to do, or what is measured of it, as a record. Each kind has its own module.
 
     images.Images                                   points.NearestNeighbor, Regression
     text.LanguageModel, MaskedLanguage, Glue        long_range.ListOps, ByteText, Retrieval, PixelRow, Pathfinder
     measurements.HeadsKappa, Speed, Footprint, WrittenDown
 
-The room `tasks` carries them out: batches, loss and scores, chosen by the record's type.
+The package `tasks` carries them out: it chooses batches, loss and scores by the record's type.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ class Task:
 
     @property
     def starts_from(self) -> str | None:
-        """The weights that a run of this task begins with: None where the task fine-tunes nothing, else the sha256 of
-        the weights, `scratch`, or "" where the task does not say yet."""
+        """The weights that a run of this task starts from: their sha256, `scratch` for random weights, or "" if not
+        stated yet. None for a task that does not fine-tune."""
         return None
 
     @property

@@ -14,12 +14,13 @@ from .task import SCRATCH, Task
 
 @dataclass(frozen=True)
 class PackedText(Task):
-    """Sequences of `tokens` ids out of a corpus: tinystories, or shards:NAME, which `manyheads tokenize` wrote.
+    """Sequences of `tokens` ids from a corpus: tinystories, or shards:NAME, which `manyheads tokenize` wrote.
 
-    `vocab` is the number of the tokenizer's ids: known of what is embedded, to be stated of shards. `tokenizer` is its
-    sha256 or the beginning of it, compared where it is stated. `order` deals the training sequences: `shuffled`,
-    `random` or `given` (`data.text`). `held` > 0 holds out the last part of the training ids in place of the corpus's
-    own split. `test_limit` keeps the first so many held-out sequences."""
+    `vocab` is the number of ids of the tokenizer. It must be stated for shards; embedded corpora have their own.
+    `tokenizer` is the sha256 of the tokenizer or its beginning, and is checked if stated. `order` is that of the
+    training sequences: `shuffled`, `random` or `given` (see `data.text`). `held` is the share of the training ids, at
+    their end, that is held out in place of the corpus's own split (0 for none). `test_limit` keeps only so many
+    held-out sequences, the first."""
 
     data: str = "tinystories"
     tokens: int = 128
@@ -40,8 +41,8 @@ class PackedText(Task):
                 between(f"{name}.{field}", getattr(self, field), 1, whole=True)
         if self.vocab is None and self.data not in CORPUS_VOCAB:
             raise UserError(
-                f"{name}({self.data!r}) states no vocab, and {SHARDS} does not tell; write vocab=..., the "
-                "number of ids in its manifest.json"
+                f"{name}({self.data!r}) states no vocab, which the name {SHARDS}... does not tell; write "
+                "vocab=..., the number of ids in its manifest.json"
             )
         if self.data in CORPUS_VOCAB and self.vocab not in (None, CORPUS_VOCAB[self.data]):
             raise UserError(f"{name}.vocab is {self.vocab}; {self.data} has {CORPUS_VOCAB[self.data]}: leave it out")
@@ -60,12 +61,12 @@ class LanguageModel(PackedText):
 
 @dataclass(frozen=True)
 class MaskedLanguage(PackedText):
-    """Predict hidden tokens of packed text (sparse prediction: the vocabulary's matrix sees those alone).
+    """Predict hidden tokens of packed text. Logits are computed for the hidden tokens alone.
 
     Exactly round(`share` x tokens) of each sequence are chosen: 80 % are replaced by the mask token, 10 % by a random
-    one, and 10 % stay as they are, rounded (26, 3 and 3 of 32). `protect` never chooses the tokens that stand between
-    documents; Crammed BERT's code does choose them (`protect=False`). Held-out sequences are hidden in the same way
-    every time."""
+    one, and 10 % stay as they are, rounded (26, 3 and 3 of 32). `protect` never chooses special tokens, such as
+    those between documents; Crammed BERT's code does choose them (`protect=False`). In held-out sequences, the same
+    tokens are hidden every time."""
 
     share: float = 0.25
     protect: bool = True
@@ -81,10 +82,11 @@ class Glue(Task):
     sst2, mrpc, stsb (a score), qqp, mnli, qnli or rte.
 
     Rows are <cls> A <sep> B <sep>, a single sentence with an empty B, cut to `tokens`. `data` is the folder that holds
-    CoLA, SST-2, ...; `tokenizer` is a name of `data.text`, or shards:NAME for that of a corpus, of `vocab` ids (to be
-    stated where the name does not tell). `segments` marks B with type 1, for models that have types. `weights` is the
-    sha256 of the weights that fine-tuning starts from: it belongs to what the run is; `scratch` are weights that the
-    seed draws. `limit` and `test_limit` keep the first so many examples."""
+    CoLA, SST-2, ...; `tokenizer` is a name of `data.text`, or shards:NAME for the tokenizer of a corpus; `vocab` is its
+    number of ids, which has to be stated for shards. `segments` marks B with segment type 1, for models that have
+    types. `weights` is the sha256 of the weights that fine-tuning starts from, so that it is part of the run's id;
+    `scratch` means random weights. `limit` and `test_limit` keep only the first so many training and held-out
+    examples."""
 
     task: str = "rte"
     data: str = "glue"
@@ -117,5 +119,5 @@ class Glue(Task):
 
     @property
     def starts_from(self) -> str:
-        """The weights that fine-tuning begins with."""
+        """The weights that fine-tuning starts from: `weights`."""
         return self.weights

@@ -1,4 +1,4 @@
-"""Tasks carried out: which models fit, batches, loss and metrics, chosen by the type of the task's record (`task`)."""
+"""What a task record does: the models that fit, batches, loss and metrics, chosen by the record's type (see `task`)."""
 
 from manyheads.spec.images import Augment, Images, Rand
 from manyheads.spec.points import NearestNeighbor, Regression
@@ -7,7 +7,7 @@ from manyheads.spec.serialise import task_from_dict as from_dict
 from manyheads.spec.task import Task
 from manyheads.spec.text import Glue, LanguageModel, MaskedLanguage
 
-from . import glue, images, long_range, measured_attention, measurements, points, text  # noqa: F401  # they register
+from . import glue, images, long_range, measured_attention, measurements, points, text  # noqa: F401  # each registers its tasks
 from .measurements import measure
 from .task import Work, check, fit, open_task
 

@@ -1,4 +1,4 @@
-"""GLUE carried out: which models fit, batches, loss and the metric of each of the eight tasks."""
+"""Fine-tuning on GLUE: the models that fit, batches, loss, and the metric of each of the eight tasks."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ from manyheads.spec.field_checks import between
 from manyheads.spec.parts import Classify, Masked, Token
 from manyheads.spec.text import Glue
 
-from . import glue_scores as scored
-from .task import check, dealt, fit, open_task
+from . import glue_scores
+from .task import check, check_probe, fit, open_task, shares
 from .text import EVALUATED
 
 POOLER = 1024  # hidden units of Crammed BERT's classifier
@@ -35,17 +35,17 @@ POOLER = 1024  # hidden units of Crammed BERT's classifier
 
 @check.register(Glue)
 def _(task: Glue, arch: Arch) -> None:
-    """Refuse a model of another vocabulary, length or number of classes."""
-    wanted = glue_set(task.task).outputs
+    """Refuse a model whose vocabulary, length or number of classes does not fit."""
+    outputs = glue_set(task.task).outputs
     if not isinstance(arch.embed, Token) or not isinstance(arch.head, Classify):
         raise UserError(
             f"Glue trains a model that reads tokens and has a Classify head; this one is {arch.family} "
             f"with {type(arch.embed).__name__} and {type(arch.head).__name__}: take Glue.fit of an encoder"
         )
-    if arch.head.classes != wanted:
+    if arch.head.classes != outputs:
         raise UserError(
-            f"{task.task} has {wanted} outputs and the model gives {arch.head.classes}; build it with "
-            f"Classify({wanted}, ...)"
+            f"{task.task} has {outputs} outputs and the model gives {arch.head.classes}; build it with "
+            f"Classify({outputs}, ...)"
         )
     if arch.embed.vocab < task.ids:
         raise UserError(
@@ -66,8 +66,8 @@ def _(task: Glue, arch: Arch) -> None:
 
 @fit.register(Glue)
 def _(task: Glue, arch: Arch) -> Arch:
-    """A pretrained encoder's record with a classifier on the first token in place of its head: Crammed BERT's
-    hidden layer of 1,024, or one as wide as the model (BERT's pooler); tanh."""
+    """The encoder with a classifier on the first token in place of its pretraining head. The classifier has one hidden
+    layer with tanh: 1,024 units for Crammed BERT, otherwise as many as the model is wide (BERT's pooler)."""
     if isinstance(arch.head, Masked) and isinstance(arch.embed, Token):
         hidden = POOLER if arch.family == "crammed_bert" else arch.stages[-1].width
         head = Classify(glue_set(task.task).outputs, "class", arch.head.norm, hidden=hidden, act="tanh")
@@ -83,7 +83,7 @@ def _(task: Glue, arch: Arch) -> Arch:
 
 
 def vocabulary(task: Glue, root: Path) -> Vocabulary:
-    """The tokenizer."""
+    """The tokenizer that the task names."""
     if task.tokenizer.startswith(SHARDS):
         return corpora.tokenizer(task.tokenizer, root)
     return load(task.tokenizer, root)
@@ -91,7 +91,7 @@ def vocabulary(task: Glue, root: Path) -> Vocabulary:
 
 @open_task.register(Glue)
 def _(task: Glue, device: torch.device, seed: int, batch: int, *, root: Path | None = None) -> GlueWork:
-    """The rows, in memory."""
+    """All examples, tokenized and in memory."""
     between("batch", batch, 1, whole=True)
     place, dataset = data_root(root), glue_set(task.task)
     words = vocabulary(task, place)
@@ -100,9 +100,9 @@ def _(task: Glue, device: torch.device, seed: int, batch: int, *, root: Path | N
             f"tokenizer {task.tokenizer} has {words.size} ids, and the task says vocab={task.ids}; write "
             f"vocab={words.size}"
         )
-    train, held = encoded(dataset, task.data, place, words, task.tokens)
+    train, held_out = encoded(dataset, task.data, place, words, task.tokens)
     train = train.first(task.limit)
-    parts = tuple(part.first(task.test_limit) for part in held)
+    parts = tuple(part.first(task.test_limit) for part in held_out)
     order = Order(len(train.labels), seed, batch)
     return GlueWork(dataset, train, parts, order, task.segments, task.tokens, device)
 
@@ -128,7 +128,7 @@ class GlueWork:
 
     @property
     def held_out(self) -> int:
-        """Examples of the development set, where there are two of the first."""
+        """Examples of the development set; of the first one for MNLI, which has two."""
         return len(self.held[0].labels)
 
     @property
@@ -137,11 +137,11 @@ class GlueWork:
         return self.task.metric, "up"
 
     def batch(self, step: int, rows: range) -> tuple[Tensor, ...]:
-        """Ids, which of them are real, segment types where asked for, and labels."""
+        """Ids, the mask of real tokens, segment types if the task has them, and labels."""
         return self.rows(self.train, self.order.at(self.order.places(step, rows)))
 
     def rows(self, source: Encoded, numbers: Indices) -> tuple[Tensor, ...]:
-        """The examples of these numbers, as a model takes them; labels last."""
+        """The examples with these numbers: the inputs of a model, then the labels."""
         places = np.arange(self.per_sample)
         real = places < source.lengths[numbers][:, None]
         inputs = [source.ids[numbers].astype(np.int64), real]
@@ -152,7 +152,7 @@ class GlueWork:
         return tuple(upload(part, self.device) for part in inputs)
 
     def loss(self, model: nn.Module, *batch: Tensor) -> Float[Tensor, ""]:
-        """Cross-entropy, or the squared error of a score."""
+        """Cross-entropy; the squared error where the task predicts a score."""
         *inputs, labels = batch
         outputs = model(*inputs).float()
         if not self.task.classes:
@@ -160,65 +160,64 @@ class GlueWork:
         return functional.cross_entropy(outputs, labels)
 
     def tally(self, model: nn.Module, share: tuple[int, int] = (0, 1)) -> dict[str, Tensor]:
-        """The outputs for a part of each held-out file at their places, zeros elsewhere: added up, all outputs."""
-        found = {}
+        """Outputs for part share[0] of share[1] of each held-out file, zeros elsewhere: they add up to all outputs."""
+        tallies = {}
         for number, source in enumerate(self.held):
             count = len(source.labels)
             whole = torch.zeros(count, self.task.outputs, dtype=torch.float64, device=self.device)
-            for numbers, counts in dealt(count, max(1, EVALUATED // self.per_sample), share):
+            for numbers, counts in shares(count, max(1, EVALUATED // self.per_sample), share):
                 *inputs, _ = self.rows(source, numbers)
                 with torch.no_grad():
                     outputs = model(*inputs).double()
-                kept = upload(np.flatnonzero(counts), self.device)
-                whole[upload(numbers[counts], self.device)] = outputs[kept]
-            found[f"outputs{number}"] = whole
-        return found
+                rows = upload(np.flatnonzero(counts), self.device)
+                whole[upload(numbers[counts], self.device)] = outputs[rows]
+            tallies[f"outputs{number}"] = whole
+        return tallies
 
     def score(self, tally: dict[str, Tensor]) -> dict[str, float]:
-        """The metric that GLUE reports and its companions on the first held-out file, and a standard error: binomial,
-        of the accuracy; of a correlation where the task is a score. MNLI's other genres are `accuracy_mismatched`."""
+        """Metrics on the first held-out file, with the standard error of the accuracy, or of Pearson's correlation where
+        the task predicts a score. `accuracy_mismatched` is on MNLI's second file, which has other genres."""
         outputs, true = tally["outputs0"].cpu().numpy(), self.held[0].labels
         if not np.isfinite(outputs).all():
             return dict.fromkeys(("loss", self.task.metric, "standard_error"), math.nan)
         if not self.task.classes:
             answers = outputs[:, 0]
-            linear = scored.pearson(answers, true)
+            linear = glue_scores.pearson(answers, true)
             return {
                 "loss": float(((answers - true) ** 2).mean()),
                 "pearson": linear,
-                "spearman": scored.spearman(answers, true),
-                "standard_error": scored.correlation_error(linear, len(true)),
+                "spearman": glue_scores.spearman(answers, true),
+                "standard_error": glue_scores.correlation_error(linear, len(true)),
             }
-        found, right = outputs.argmax(axis=1), torch.from_numpy(true)
-        share = scored.accuracy(found, true)
-        out = {"loss": float(functional.cross_entropy(torch.from_numpy(outputs), right)), "accuracy": share}
+        classes, labels = outputs.argmax(axis=1), torch.from_numpy(true)
+        share = glue_scores.accuracy(classes, true)
+        out = {"loss": float(functional.cross_entropy(torch.from_numpy(outputs), labels)), "accuracy": share}
         if self.task.metric == "f1":
-            out["f1"] = scored.f1(found, true)
+            out["f1"] = glue_scores.f1(classes, true)
         if self.task.metric == "mcc":
-            out["mcc"] = scored.matthews(found, true)
+            out["mcc"] = glue_scores.matthews(classes, true)
         for number in range(1, len(self.held)):
             answers = tally[f"outputs{number}"].cpu().numpy().argmax(axis=1)
-            out["accuracy_mismatched"] = scored.accuracy(answers, self.held[number].labels)
-        return out | {"standard_error": scored.binomial_error(share, len(true))}
+            out["accuracy_mismatched"] = glue_scores.accuracy(answers, self.held[number].labels)
+        return out | {"standard_error": glue_scores.binomial_error(share, len(true))}
 
     def probe_batch(self, size: int) -> Tensor:
-        """The `size` longest held-out examples, cut to the shortest of them: nothing is padded."""
+        """The `size` longest held-out examples, cut to the length of the shortest, so that none is padded."""
         source = self.held[0]
-        if size > len(source.labels):
-            raise UserError(f"a probe on {size} examples: {len(source.labels)} are held out; write at most that many")
+        check_probe(size, len(source.labels), "examples")
         longest = np.argsort(-source.lengths, kind="stable")[:size]
         return upload(source.ids[longest, : source.lengths[longest].min()].astype(np.int64), self.device)
 
     def trivial(self) -> dict[str, float]:
-        """What the training set's most frequent class scores with its frequencies as chances, or its mean score."""
+        """Scores of a constant guess: the training set's class frequencies and most frequent class, or its mean score."""
         labels, true = self.train.labels, self.held[0].labels
         if not self.task.classes:
             return {"loss": float(((labels.mean() - true) ** 2).mean()), "pearson": 0.0, "spearman": 0.0}
         chances = (np.bincount(labels, minlength=self.task.outputs) + 1) / (len(labels) + self.task.outputs)
         most = np.full_like(true, int(chances.argmax()))
-        out = {"loss": float(-np.log(chances[true]).mean()), "accuracy": scored.accuracy(most, true)}
+        out = {"loss": float(-np.log(chances[true]).mean()), "accuracy": glue_scores.accuracy(most, true)}
         if self.task.metric == "f1":
-            out["f1"] = scored.f1(most, true)
+            out["f1"] = glue_scores.f1(most, true)
         if self.task.metric == "mcc":
             out["mcc"] = 0.0
         return out

@@ -1,4 +1,4 @@
-"""`Images` carried out: which models fit, batches, loss and metrics, whatever the pictures come from."""
+"""Classifying images: the models that fit, batches, loss and metrics, wherever the images come from."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol
 
-import numpy as np
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
@@ -30,14 +29,14 @@ from manyheads.spec.field_checks import between
 from manyheads.spec.images import Augment, Images
 from manyheads.spec.parts import Classify, ConvStem, Patch, Pixel
 
-from .task import check, fit, open_task
+from .task import check, check_probe, fit, open_task, shares, wrong_input
 
 LEAST, MOST = 32, 512  # images in an evaluation step
 
 
 @check.register(Images)
 def _(task: Images, arch: Arch) -> None:
-    """Refuse a model that takes other images or gives other classes."""
+    """Refuse a model whose image size, channels or number of classes does not fit."""
     channels, size = task.shape
     embed, head = _kinds(task, arch)
     takes = (embed.channels, embed.image)
@@ -57,10 +56,7 @@ def _(task: Images, arch: Arch) -> None:
 def _kinds(task: Images, arch: Arch) -> tuple[Patch | ConvStem | Pixel, Classify]:
     """Embedding and head of a model that classifies images; any other is refused."""
     if not isinstance(arch.embed, Patch | ConvStem | Pixel):
-        raise UserError(
-            f"{task.data} holds images and a {arch.family} model reads {type(arch.embed).__name__} input; "
-            "take an image model, such as vit, xcit or davit"
-        )
+        raise wrong_input(f"{task.data} holds images", arch, "an image model, such as vit, xcit or davit")
     if not isinstance(arch.head, Classify):
         raise UserError(
             f"{task.data} asks for classes and the model's head is {type(arch.head).__name__}; write "
@@ -71,7 +67,7 @@ def _kinds(task: Images, arch: Arch) -> tuple[Patch | ConvStem | Pixel, Classify
 
 @fit.register(Images)
 def _(task: Images, arch: Arch) -> Arch:
-    """`arch` for these images and classes; patch size and everything else stay."""
+    """`arch` for these images and classes; all else stays, the patch size too."""
     channels, size = task.shape
     _kinds(task, arch)
     sized: Any = at_image(arch, size)
@@ -85,15 +81,17 @@ def _(task: Images, device: torch.device, seed: int, batch: int, *, root: Path |
     between("batch", batch, 1, whole=True)
     if task.augment.mixes and batch % 2:
         raise UserError(f"batch is {batch}; mixup and cutmix pair the rows of a batch: write an even one, {batch + 1}")
-    known, place = image_set(task.data), data_root(root)
+    dataset, place = image_set(task.data), data_root(root)
     stored = read(task.data, place)
-    found = int(max(split.labels.max() for split in stored)) + 1
-    if found != task.class_count:
-        todo = "unpack it again" if known.classes else f"write classes={found}"
-        raise UserError(f"{task.data} below {place} has {found} classes, and the task says {task.class_count}; {todo}")
+    classes = int(max(split.labels.max() for split in stored)) + 1
+    if classes != task.class_count:
+        todo = "unpack it again" if dataset.classes else f"write classes={classes}"
+        raise UserError(
+            f"{task.data} below {place} has {classes} classes, and the task says {task.class_count}; {todo}"
+        )
     train, test = stored[0].first(task.limit), stored[1].first(task.test_limit)
     channels, size = task.shape
-    mean, std = (known.mean, known.std) if task.normalise == "data" else ((0.5,), (0.5,))
+    mean, std = (dataset.mean, dataset.std) if task.normalise == "data" else ((0.5,), (0.5,))
     mean, std = (mean * channels)[:channels], (std * channels)[:channels]
     terms = Terms(task.augment, size, mean, seed, batch, device, task.centre)
     source: PictureSource
@@ -117,16 +115,16 @@ def _(task: Images, device: torch.device, seed: int, batch: int, *, root: Path |
 
 
 class PictureSource(Protocol):
-    """Where bytes come from: `data.resident_images.Resident` or `data.decoded_images.Stream`."""
+    """Where the images come from: `data.resident_images.Resident` or `data.decoded_images.Stream`."""
 
     order: Order
     waited: float
 
     def batch(self, step: int, rows: range) -> Labelled:
-        """Training samples of a step, cut, mirrored and changed."""
+        """Training samples of these rows of a step, augmented."""
 
     def held(self, parts: Sequence[Indices]) -> Iterator[Labelled]:
-        """Held-out images as they are, for each part the samples it lists."""
+        """Held-out images without augmentation: for each part, the samples that it lists."""
 
 
 @dataclass(eq=False)  # not frozen: torch.compile would trace every field of it
@@ -159,16 +157,16 @@ class ImageWork:
 
     @property
     def waited(self) -> float:
-        """Seconds that batches were waited for; 0 where the images live on the device."""
+        """Seconds that `batch` has waited for images; 0 where they are on the device."""
         return self.source.waited
 
     def batch(self, step: int, rows: range) -> tuple[Numbers, Tensor]:
         """Images, normalised, and targets of these rows of global batch `step`."""
         if self.augment.mixes and (rows.start % 2 or len(rows) % 2 or rows.step != 1):
             raise UserError(
-                f"rows {rows.start} to {rows.stop - 1} of a batch that is mixed: rows 2k and 2k+1 belong "
-                "together, so each rank and each part of an accumulated batch takes an even number of rows; "
-                "write a batch that divides so"
+                f"rows {rows.start} to {rows.stop - 1} of a mixed batch: rows 2k and 2k+1 are mixed "
+                "with each other, so each rank and each part of an accumulated batch takes an even number of rows; "
+                "write a batch that divides in this way"
             )
         stored, labels = self.source.batch(step, rows)
         images = self.normalise(stored)
@@ -180,8 +178,8 @@ class ImageWork:
         return mixed(images, labels, self.classes, plan_mix(self.augment, self.seed, step, self.size))
 
     def loss(self, model: nn.Module, *batch: Tensor) -> Float[Tensor, ""]:
-        """Cross-entropy, smoothed. A distilled model gives two sets of logits in training (2 x batch x classes): both
-        learn from the labels, and the loss is their mean; there is no teacher."""
+        """Cross-entropy with label smoothing. A distilled model gives two sets of logits in training (2 x batch x
+        classes). Both learn from the labels, as there is no teacher, and the loss is their mean."""
         images, targets = batch
         logits = model(images).float()
         if logits.ndim == 3:
@@ -192,23 +190,18 @@ class ImageWork:
     def tally(self, model: nn.Module, share: tuple[int, int] = (0, 1)) -> dict[str, Tensor]:
         """Sums over part share[0] of share[1] of the held-out images; the model is in evaluation mode meanwhile.
 
-        Steps are as many and as large for each part: the last are filled up with images that count for nothing."""
-        part, parts = share
-        count = len(self.test_labels)
-        rows = min(MOST, max(LEAST, self.source.order.batch // parts))
-        steps = math.ceil(count / (rows * parts))
-        starts = [(step * parts + part) * rows for step in range(steps)]
-        wanted = [np.arange(start, start + rows) for start in starts]
+        Every part has as many steps of as many images: the last are filled up with images that do not count."""
+        most = min(MOST, max(LEAST, self.source.order.batch // share[1]))
+        steps = list(shares(len(self.test_labels), most, share))
         sums = torch.zeros(4, dtype=torch.float64, device=self.device)
         training = model.training
         model.eval()
         try:
-            held = self.source.held([at.clip(max=count - 1) for at in wanted])
-            for at, (stored, labels) in zip(wanted, held, strict=True):
+            batches = self.source.held([numbers for numbers, _ in steps])
+            for (_, counts), (stored, labels) in zip(steps, batches, strict=True):
                 with torch.no_grad():
                     logits = model(self.normalise(stored)).float()
-                counts = upload(at < count, self.device)
-                sums += _judged(logits, labels).masked_fill(~counts, 0).sum(1)
+                sums += _scores(logits, labels).masked_fill(~upload(counts, self.device), 0).sum(1)
         finally:
             model.train(training)
         return dict(zip(("images", "loss", "top1", "top5"), sums.unbind(), strict=True))
@@ -220,22 +213,21 @@ class ImageWork:
 
     def probe_batch(self, size: int) -> Numbers:
         """The first `size` held-out images, class by class in turn, normalised."""
-        if size > len(self.test_labels):
-            raise UserError(f"a probe on {size} images: {len(self.test_labels)} are held out; write at most that many")
+        check_probe(size, len(self.test_labels), "images")
         stored, _ = next(iter(self.source.held([balanced(self.test_labels, size)])))
         return self.normalise(stored)
 
     def trivial(self) -> dict[str, float]:
-        """What equal logits score where classes are equally frequent."""
+        """The scores of equal logits on equally frequent classes."""
         return {"loss": math.log(self.classes), "top1": 1 / self.classes, "top5": min(5, self.classes) / self.classes}
 
 
-def _judged(logits: Float[Tensor, "batch classes"], labels: Int[Tensor, " batch"]) -> Float[Tensor, "4 batch"]:
-    """For every image 1, its loss, and whether its label is first and among the first five; float64.
+def _scores(logits: Float[Tensor, "batch classes"], labels: Int[Tensor, " batch"]) -> Float[Tensor, "4 batch"]:
+    """For each image in float64: 1, its loss, whether its label ranks first, and whether it is among the first five.
 
-    Of equal logits the lower class comes first, and NaN comes before everything: a broken model is never right."""
+    Of equal logits the lower class ranks first. NaN ranks above everything, so that a broken model is never right."""
     loss = functional.cross_entropy(logits, labels, reduction="none")
-    chosen = logits.gather(1, labels[:, None])
+    labelled = logits.gather(1, labels[:, None])
     lower = torch.arange(logits.shape[1], device=logits.device) < labels[:, None]
-    rank = (~(logits <= chosen) | ((logits == chosen) & lower)).sum(1)
+    rank = (~(logits <= labelled) | ((logits == labelled) & lower)).sum(1)
     return torch.stack((torch.ones_like(loss), loss, rank < 1, rank < 5)).double()

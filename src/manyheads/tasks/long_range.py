@@ -1,4 +1,4 @@
-"""The long-range tasks carried out: which models fit, where samples come from, batches, loss and scores."""
+"""The long-range tasks (LRA): the models that fit, the source of samples, batches, loss and scores."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ from manyheads.spec.field_checks import between
 from manyheads.spec.long_range import ByteText, Form, LraTask, MadeTask, PixelRow, Retrieval
 from manyheads.spec.parts import Classify, Pair, Token
 
-from .task import check, dealt, fit, open_task
+from .task import check, check_probe, fit, open_task, shares, wrong_input
 
-MOST_WORKERS = 8  # processes that make a set
+MOST_WORKERS = 8  # processes that generate a set
 EVALUATED = 131_072  # tokens of an evaluation step
 Ids = Int[Tensor, "batch tokens"] | Int[Tensor, "batch 2 tokens"]
 Mask = Bool[Tensor, "batch tokens"] | Bool[Tensor, "batch 2 tokens"]
@@ -38,7 +38,7 @@ Mask = Bool[Tensor, "batch tokens"] | Bool[Tensor, "batch 2 tokens"]
 
 @check.register(LraTask)
 def _(task: LraTask, arch: Arch) -> None:
-    """Refuse a model that reads other sequences or gives other classes."""
+    """Refuse a model whose vocabulary, length or number of classes does not fit."""
     name, form = type(task).__name__, task.form
     embed, head = _kinds(task, arch)
     if embed.vocab < form.vocab:
@@ -60,16 +60,13 @@ def _(task: LraTask, arch: Arch) -> None:
 
 def _kinds(task: LraTask, arch: Arch) -> tuple[Token, Classify | Pair]:
     """Embedding and head of a model that classifies sequences; any other is refused."""
-    name, wanted = type(task).__name__, Pair if task.form.documents == 2 else Classify
+    name, kind = type(task).__name__, Pair if task.form.documents == 2 else Classify
     if not isinstance(arch.embed, Token):
+        raise wrong_input(f"{name} gives token ids", arch, "a nystromformer")
+    if not isinstance(arch.head, kind):
+        pair = "pair=True" if kind is Pair else "pair=False"
         raise UserError(
-            f"{name} gives token ids and a {arch.family} model reads {type(arch.embed).__name__} input; "
-            "take a nystromformer"
-        )
-    if not isinstance(arch.head, wanted):
-        pair = "pair=True" if wanted is Pair else "pair=False"
-        raise UserError(
-            f"{name} asks for a {wanted.__name__} head and the model's is {type(arch.head).__name__}; "
+            f"{name} asks for a {kind.__name__} head and the model's is {type(arch.head).__name__}; "
             f"write nystromformer(..., {pair})"
         )
     assert isinstance(arch.head, Classify | Pair)
@@ -78,7 +75,7 @@ def _kinds(task: LraTask, arch: Arch) -> tuple[Token, Classify | Pair]:
 
 @fit.register(LraTask)
 def _(task: LraTask, arch: Arch) -> Arch:
-    """`arch` for these sequences and classes; a vocabulary that is large enough and everything else stay."""
+    """`arch` for these sequences and classes. A vocabulary that is large enough stays, and so does all else."""
     form = task.form
     embed, head = _kinds(task, arch)
     positions = form.tokens if embed.positions else 0
@@ -89,7 +86,7 @@ def _(task: LraTask, arch: Arch) -> Arch:
 
 @open_task.register(LraTask)
 def _(task: LraTask, device: torch.device, seed: int, batch: int, *, root: Path | None = None) -> SequenceWork:
-    """The samples below `root`; sets that we make are made there if they are not there yet."""
+    """The samples below `root`. Sets that can be generated are generated there where they are missing."""
     between("batch", batch, 1, whole=True)
     samples = splits(task, data_root(root))
     held = {name: samples[name].first(getattr(task, name)) for name in ("valid", "test") if getattr(task, name)}
@@ -107,13 +104,13 @@ def _(task: LraTask, device: torch.device, seed: int, batch: int, *, root: Path 
 
 @singledispatch
 def splits(task: LraTask, root: Path) -> dict[str, Sequences]:
-    """Training, validation and test samples; training is left out where it is not kept."""
+    """Training, validation and test samples; without the training samples where they are fresh at every step."""
     raise NotImplementedError
 
 
 @splits.register(MadeTask)
 def _(task: MadeTask, root: Path) -> dict[str, Sequences]:
-    """The sets that were made for these sizes."""
+    """The sets generated for these sizes."""
     assert task.made is not None
     sizes = {"train": 0 if task.fresh else task.train, "valid": task.valid, "test": task.test}
     workers = min(MOST_WORKERS, os.cpu_count() or 1)
@@ -122,7 +119,7 @@ def _(task: MadeTask, root: Path) -> dict[str, Sequences]:
 
 @splits.register(ByteText)
 def _(task: ByteText, root: Path) -> dict[str, Sequences]:
-    """The documents that were made, or the reviews, with a validation split taken from training."""
+    """Generated documents, or the reviews with a validation split taken from training."""
     if task.data == "made":
         return splits.dispatch(MadeTask)(task, root)
     return {name: split.cut(task.longest) for name, split in published_sets.imdb(root).items()}
@@ -130,13 +127,13 @@ def _(task: ByteText, root: Path) -> dict[str, Sequences]:
 
 @splits.register(Retrieval)
 def _(task: Retrieval, root: Path) -> dict[str, Sequences]:
-    """The pairs that were made, or those of papers."""
+    """Generated pairs, or pairs of papers."""
     return splits.dispatch(MadeTask)(task, root) if task.data == "made" else published_sets.aan(root, task.longest)
 
 
 @splits.register(PixelRow)
 def _(task: PixelRow, root: Path) -> dict[str, Sequences]:
-    """The pixels, with a validation split taken from training."""
+    """Images as rows of pixels, with a validation split taken from training."""
     return published_sets.pixel_rows(task.data, root)
 
 
@@ -145,19 +142,19 @@ class SequenceSource(Protocol):
 
     @property
     def waited(self) -> float:
-        """Seconds that samples were waited for."""
+        """Seconds that `batch` has waited for samples."""
 
     @property
     def samples(self) -> int | None:
         """Samples in an epoch; None where they never repeat."""
 
     def batch(self, step: int, rows: range) -> tuple[Sequences, Indices]:
-        """A set, and which samples of it stand in these rows of a step."""
+        """A set of samples, and the numbers of those in these rows of a step."""
 
 
 @dataclass(frozen=True)
 class Stored:
-    """A set that is there, epoch after epoch, each in an order of its own."""
+    """A stored set, shuffled anew in each epoch."""
 
     train: Sequences
     order: Order
@@ -169,13 +166,13 @@ class Stored:
         return len(self.train)
 
     def batch(self, step: int, rows: range) -> tuple[Sequences, Indices]:
-        """A set, and which samples of it stand in these rows of a step."""
+        """A set of samples, and the numbers of those in these rows of a step."""
         return self.train, self.order.at(self.order.places(step, rows))
 
 
 @dataclass
 class Fresh:
-    """Samples made when they are asked for, a function of their place in the endless row of all steps."""
+    """Samples generated on demand, as a function of their place in the endless sequence of all steps."""
 
     make: Callable[[Indices], Sequences]
     size: int
@@ -183,20 +180,19 @@ class Fresh:
     samples: None = field(default=None, init=False)
 
     def batch(self, step: int, rows: range) -> tuple[Sequences, Indices]:
-        """A set, and which samples of it stand in these rows of a step."""
+        """A set of samples, and the numbers of those in these rows of a step."""
         began = time.perf_counter()
-        made = self.make(step * self.size + np.arange(rows.start, rows.stop, rows.step))
+        samples = self.make(step * self.size + np.arange(rows.start, rows.stop, rows.step))
         self.waited += time.perf_counter() - began
-        return made, np.arange(len(made))
+        return samples, np.arange(len(samples))
 
 
 @dataclass(eq=False)  # not frozen: torch.compile would trace every field of it
 class SequenceWork:
-    """Classification of sequences on a device. A sample is measured in tokens, padding counted: that is what is
-    computed.
+    """Classification of sequences on a device. A sample is measured in tokens with its padding, which is computed, too.
 
-    The headline is of the validation split; `test_top1` stands beside it in each record, so that the record that
-    validation chooses holds the test score of that moment, and test chooses nothing."""
+    The headline metric is on the validation split. Each evaluation also records `test_top1`, so that the evaluation
+    that is best on the validation split has its test score, and the test split is never used to choose."""
 
     source: SequenceSource
     held: dict[str, Sequences]  # "valid" and, unless it is empty, "test"
@@ -222,14 +218,14 @@ class SequenceWork:
 
     @property
     def waited(self) -> float:
-        """Seconds that fresh samples took to make."""
+        """Seconds that generating fresh samples took."""
         return self.source.waited
 
     def batch(self, step: int, rows: range) -> tuple[Tensor, ...]:
-        """Ids, the mask of real tokens where there is padding, labels."""
-        return self._given(*self.source.batch(step, rows))
+        """Ids, the mask of real tokens if sequences are padded, and labels."""
+        return self._tensors(*self.source.batch(step, rows))
 
-    def _given(self, stored: Sequences, samples: Indices) -> tuple[Tensor, ...]:
+    def _tensors(self, stored: Sequences, samples: Indices) -> tuple[Tensor, ...]:
         form = self.form
         read, lengths = stored.rows(samples, form.tokens)
         if form.documents == 1:
@@ -243,22 +239,22 @@ class SequenceWork:
 
     def loss(self, model: nn.Module, *batch: Tensor) -> Float[Tensor, ""]:
         """Cross-entropy."""
-        *given, labels = batch
-        return functional.cross_entropy(model(*given).float(), labels)
+        *inputs, labels = batch
+        return functional.cross_entropy(model(*inputs).float(), labels)
 
     def tally(self, model: nn.Module, share: tuple[int, int] = (0, 1)) -> dict[str, Tensor]:
-        """Sums over a part of the validation split and of the test split; no sample is dropped, none counts twice."""
+        """Sums over part share[0] of share[1] of the validation and the test split. Every sample counts once."""
         sums = {}
         training = model.training
         model.eval()
         try:
             for name, split in self.held.items():
                 sums[name] = torch.zeros(3, dtype=torch.float64, device=self.device)
-                for numbers, counts in dealt(len(split), max(1, EVALUATED // self.per_sample), share):
-                    *given, labels = self._given(split, numbers)
+                for numbers, counts in shares(len(split), max(1, EVALUATED // self.per_sample), share):
+                    *inputs, labels = self._tensors(split, numbers)
                     with torch.no_grad():
-                        logits = model(*given).float()
-                    sums[name] += _judged(logits, labels).masked_fill(~upload(counts, self.device), 0).sum(1)
+                        logits = model(*inputs).float()
+                    sums[name] += _scores(logits, labels).masked_fill(~upload(counts, self.device), 0).sum(1)
         finally:
             model.train(training)
         return {
@@ -268,7 +264,7 @@ class SequenceWork:
         }
 
     def score(self, tally: dict[str, Tensor]) -> dict[str, float]:
-        """Mean loss and accuracy on validation, and on test under names of their own."""
+        """Mean `loss` and accuracy (`top1`) on the validation split; `test_loss` and `test_top1` on the test split."""
         out = {}
         for split in self.held:
             for name in ("loss", "top1"):
@@ -279,13 +275,12 @@ class SequenceWork:
     def probe_batch(self, size: int) -> dict[str, Tensor]:
         """The first `size` validation samples, class by class in turn, as keyword arguments."""
         split = self.held["valid"]
-        if size > len(split):
-            raise UserError(f"a probe on {size} sequences: {len(split)} are held out; write at most that many")
-        *given, _ = self._given(split, balanced(split.labels, size))
-        return dict(zip(("ids", "mask"), given, strict=False))
+        check_probe(size, len(split), "sequences")
+        *inputs, _ = self._tensors(split, balanced(split.labels, size))
+        return dict(zip(("ids", "mask"), inputs, strict=False))
 
     def trivial(self) -> dict[str, float]:
-        """What the best constant guess scores: the frequencies of the labels, and the most frequent one."""
+        """The scores of the best constant guess: the labels' frequencies as probabilities, and the most frequent label."""
         out = {}
         for split, stored in self.held.items():
             share = np.bincount(stored.labels) / len(stored)
@@ -295,9 +290,9 @@ class SequenceWork:
         return out
 
 
-def _judged(logits: Float[Tensor, "batch classes"], labels: Int[Tensor, " batch"]) -> Float[Tensor, "3 batch"]:
-    """For every sample 1, its loss, and whether its label has the highest logit, alone; NaN is never right."""
+def _scores(logits: Float[Tensor, "batch classes"], labels: Int[Tensor, " batch"]) -> Float[Tensor, "3 batch"]:
+    """For each sample: 1, its loss, and whether its label alone has the highest logit. A NaN is never right."""
     loss = functional.cross_entropy(logits, labels, reduction="none")
-    chosen = logits.gather(1, labels[:, None])
-    right = (~(logits < chosen)).sum(1) == 1
+    labelled = logits.gather(1, labels[:, None])
+    right = (~(logits < labelled)).sum(1) == 1
     return torch.stack((torch.ones_like(loss), loss, right)).double()

@@ -1,5 +1,5 @@
-"""Attention that is not trained, measured: kappa of drawn and of initial heads (2505.20802), and the errors of
-constructed heads (2407.16153)."""
+"""Measurements of attention without training: kappa, the condition number of the concatenated heads, for random matrices
+and for initial weights (2505.20802), and the errors of constructed heads (2407.16153)."""
 
 from __future__ import annotations
 
@@ -18,43 +18,41 @@ from manyheads.data.randomness import key
 from manyheads.models.build import build
 from manyheads.models.constructions import FullValueAttention, exact_layer
 from manyheads.spec.arch import Arch, attentions
-from manyheads.spec.errors import UserError
 from manyheads.spec.measurements import HeadsKappa, WrittenDown
 from manyheads.spec.parts import Points
 
 from .measurements import Findings, measure
 from .points import SPAN, Neighbors
-from .task import check
+from .task import check, wrong_input
 
-NUMBERS = 2**23  # of the matrices held at once
-FITTED = 16  # samples for each number that is fitted: what is learnt by heart then costs 6 % of the error
+NUMBERS = 2**23  # entries of the matrices in memory at once
+FITTED = 16  # samples for each fitted number: overfitting then costs about 6 % of the error
 
 
 @check.register(HeadsKappa)
 def _(task: HeadsKappa, arch: Arch) -> None:
-    """Refuse a model that takes no points."""
+    """Refuse a model that does not take points."""
     if not isinstance(arch.embed, Points):
-        raise UserError(
-            f"HeadsKappa draws tokens and a {arch.family} model reads {type(arch.embed).__name__} input; "
-            "take nearest_neighbor"
-        )
+        raise wrong_input("HeadsKappa draws tokens", arch, "nearest_neighbor")
 
 
 @measure.register(HeadsKappa)
 def _(task: HeadsKappa, arch: Arch, seed: int, device: torch.device) -> Findings:
-    """kappa and its companions, as a probe would write them."""
-    found: dict[str, Any] = {"step": 0, "layer": 0, "kind": "softmax"} | ENTRIES[task.entries](task, arch, seed, device)
+    """kappa and related numbers, in the form of a probe's record."""
+    record: dict[str, Any] = {"step": 0, "layer": 0, "kind": "softmax"} | ENTRIES[task.entries](
+        task, arch, seed, device
+    )
     score = {
-        "kappa": found["kappa"],
-        "mean_kappa": found["mean_kappa"],
-        "deficient": found["deficient"],
-        "predicted": math.exp(found["gaussian_log_kappa"]),
+        "kappa": record["kappa"],
+        "mean_kappa": record["mean_kappa"],
+        "deficient": record["deficient"],
+        "predicted": math.exp(record["gaussian_log_kappa"]),
     }
-    return Findings(score, ("kappa", "down"), [found])
+    return Findings(score, ("kappa", "down"), [record])
 
 
 def _normal(task: HeadsKappa, arch: Arch, seed: int, device: torch.device) -> dict[str, Any]:
-    logs = torch.cat([spectrum(block).log_kappa.cpu() for block in _drawn(task, arch, seed, device)])
+    logs = torch.cat([spectrum(block).log_kappa.cpu() for block in _matrices(task, arch, seed, device)])
     finite = logs[logs.isfinite()]
     middle = finite.mean().item()
     return _shape(arch) | {
@@ -65,7 +63,7 @@ def _normal(task: HeadsKappa, arch: Arch, seed: int, device: torch.device) -> di
     }
 
 
-def _drawn(task: HeadsKappa, arch: Arch, seed: int, device: torch.device) -> Iterator[Tensor]:
+def _matrices(task: HeadsKappa, arch: Arch, seed: int, device: torch.device) -> Iterator[Tensor]:
     tokens, inner = arch.stages[0].tokens, attentions(arch.stages[0])[0].inner
     generator, size = Generator(device).manual_seed(key(seed, "heads")), max(1, NUMBERS // (tokens * inner))
     for first in range(0, task.samples, size):
@@ -106,25 +104,22 @@ def _shape(arch: Arch) -> dict[str, Any]:
 # ------------------------------------------------------------------------------------------- constructed heads
 @check.register(WrittenDown)
 def _(task: WrittenDown, arch: Arch) -> None:
-    """Refuse a model that takes other points."""
+    """Refuse a model whose points do not fit."""
     if not isinstance(arch.embed, Points):
-        raise UserError(
-            f"WrittenDown gives points and a {arch.family} model reads {type(arch.embed).__name__} input; "
-            "take nearest_neighbor"
-        )
+        raise wrong_input("WrittenDown gives points", arch, "nearest_neighbor")
     check(task.target(arch.embed.dim), arch)
 
 
 @measure.register(WrittenDown)
 def _(task: WrittenDown, arch: Arch, seed: int, device: torch.device) -> Findings:
-    """Error, and how often the output is most alike to the right point."""
+    """The error, and how often the output has its largest inner product with the right point."""
     assert isinstance(arch.embed, Points)
     dim, op = arch.embed.dim, attentions(arch.stages[0])[0]
     target = Neighbors(task.target(dim))
     if task.network == "exact":
         answer: Callable[[Tensor], Tensor] = exact_layer(dim).to(device)
     else:
-        answer = _fitted(task, target, op.heads, op.head_dim, seed, device)
+        answer = _fit_values(task, target, op.heads, op.head_dim, seed, device)
     sample = target.draw(Generator(device).manual_seed(key(seed, "questions")), task.samples)
     with torch.no_grad():
         output = answer(sample[0])
@@ -133,10 +128,10 @@ def _(task: WrittenDown, arch: Arch, seed: int, device: torch.device) -> Finding
 
 
 @torch.no_grad()
-def _fitted(
+def _fit_values(
     task: WrittenDown, target: Neighbors, heads: int, rank: int, seed: int, device: torch.device
 ) -> FullValueAttention:
-    """Random heads with the best values for other samples than are asked."""
+    """Random heads whose values are fitted to samples other than the questions."""
     draws = Generator(device).manual_seed(key(seed, "heads"))
     layer = FullValueAttention(target.task.dim, heads, rank, separate=True, positions=task.tokens, hard=True).to(device)
     directions = torch.linalg.qr(torch.randn(heads, target.task.dim, rank, generator=draws, device=device)).Q
@@ -153,16 +148,19 @@ def _fitted(
 def _values(
     layer: FullValueAttention, points: Float[Tensor, "rows given dim"], answers: Float[Tensor, "rows dim"]
 ) -> Float[Tensor, "heads dim dim"]:
-    """Least squares over what the heads choose."""
+    """The value matrices that fit the answers best, by least squares over the points that the heads attend to."""
     heads, dim = layer.v.shape[:2]
-    known, query = points[:, :-1].double(), points[:, -1].double()
+    candidates, query = points[:, :-1].double(), points[:, -1].double()
     q, k = (
-        torch.einsum("...w,hwr->...hr", side, weight.double()) for side, weight in ((query, layer.q), (known, layer.k))
+        torch.einsum("...w,hwr->...hr", side, weight.double())
+        for side, weight in ((query, layer.q), (candidates, layer.k))
     )
     scores = torch.einsum("bhr,bnhr->bhn", q, k)
     assert layer.bias is not None
-    chosen = (scores + layer.bias.double()).argmax(-1)  # rows, heads
-    features = known.take_along_dim(chosen.flatten(1)[..., None], dim=1).flatten(1)
+    choices = (scores + layer.bias.double()).argmax(-1)  # rows, heads
+    features = candidates.take_along_dim(choices.flatten(1)[..., None], dim=1).flatten(1)
     gram = features.mT @ features
-    gram.diagonal().add_(1e-6 * gram.diagonal().mean())  # heads that always choose alike would make it singular
+    gram.diagonal().add_(
+        1e-6 * gram.diagonal().mean()
+    )  # heads that always attend to the same point would make it singular
     return torch.linalg.solve(gram, features.mT @ answers.double()).view(heads, dim, dim).float()

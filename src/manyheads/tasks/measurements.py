@@ -1,4 +1,4 @@
-"""Measurements carried out: what is found out about a model without training it. Here memory and speed."""
+"""Measurements of a model without training: `measure`, and here those of memory and speed."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from manyheads.spec.arch import Arch
 from manyheads.spec.measurements import Footprint, Measurement, Speed
 from manyheads.spec.recipe import Rates
 
-STEPS = 2  # the optimizer's state is there from the second on
+STEPS = 2  # the optimizer has its state from the second step on
 
 
 @dataclass(frozen=True)
 class Findings:
-    """Scores by name, which of them is the headline and which way is better; records as a probe writes them."""
+    """Scores by name; the headline score, and whether it should go "up" or "down"; records in the form of a probe's."""
 
     score: dict[str, float]
     better: tuple[str, str]
@@ -33,35 +33,37 @@ class Findings:
 
 @singledispatch
 def measure(task: Measurement, arch: Arch, seed: int, device: torch.device) -> Findings:
-    """Everything there is to find out. A seed draws other inputs, or times again."""
+    """The scores of a measurement. Another seed draws other inputs, or times again."""
     raise NotImplementedError
 
 
 # ----------------------------------------------------------------------------------------------------- memory
 @measure.register(Footprint)
 def _(task: Footprint, arch: Arch, seed: int, device: torch.device) -> Findings:
-    """Tracked, counted, and allocated where that can be seen."""
+    """Tracked and counted bytes; on a GPU also the allocated ones."""
     counted = training_bytes(arch, task.rows, task.precision, task.fused)
     score = {"memory": (tracked(arch, task) if task.track else counted) / 1e9, "counted": counted / 1e9}
     if device.type == "cuda":
         try:
             score["allocated"] = _allocated(task, arch, device) / 1e9
         except torch.OutOfMemoryError:
-            torch.cuda.empty_cache()  # a finding, too: there is no such number on this GPU
+            torch.cuda.empty_cache()  # the model does not fit: the score is left out
     return Findings(score, ("memory", "down"))
 
 
 def _allocated(task: Footprint, arch: Arch, device: torch.device) -> float:
     before = torch.cuda.memory_allocated(device)
-    made = _trained(task, arch, device)
+    parts = _training_parts(task, arch, device)
     for _ in range(STEPS):
         torch.cuda.reset_peak_memory_stats(device)
-        training_step(arch, *made, task.precision == "amp")
+        training_step(arch, *parts, task.precision == "amp")
     return float(torch.cuda.max_memory_allocated(device) - before)
 
 
-def _trained(task: Footprint, arch: Arch, device: torch.device) -> tuple[nn.Module, torch.optim.Optimizer, Tensor]:
-    """Model, optimizer and inputs; weights are whatever memory holds."""
+def _training_parts(
+    task: Footprint, arch: Arch, device: torch.device
+) -> tuple[nn.Module, torch.optim.Optimizer, Tensor]:
+    """Model, optimizer and inputs; the weights are not initialised."""
     with device:
         model = model_class(arch)(arch, Rates())
     for part in model.modules():
@@ -70,15 +72,15 @@ def _trained(task: Footprint, arch: Arch, device: torch.device) -> tuple[nn.Modu
     return model, torch.optim.AdamW(model.parameters(), lr=1e-4, foreach=False), example(arch, task.rows, device)
 
 
-@lru_cache(maxsize=64)  # nothing of it is random: another seed, the same bytes
+@lru_cache(maxsize=64)  # every seed gives the same bytes
 def tracked(arch: Arch, footprint: Footprint) -> float:
-    """Peak bytes of a step that PyTorch's tracker sees under fake tensors. The optimizer has its state before: a step
-    on gradients of nothing."""
+    """Peak bytes of a training step, as PyTorch's tracker sees them under fake tensors. A first step on zero gradients
+    gives the optimizer its state."""
     from torch._subclasses.fake_tensor import FakeTensorMode
     from torch.distributed._tools.mem_tracker import MemTracker
 
     with FakeTensorMode():
-        model, optimizer, inputs = _trained(footprint, arch, torch.device("cpu"))
+        model, optimizer, inputs = _training_parts(footprint, arch, torch.device("cpu"))
         for parameter in model.parameters():
             parameter.grad = torch.zeros_like(parameter)
         optimizer.step()
@@ -93,7 +95,7 @@ def tracked(arch: Arch, footprint: Footprint) -> float:
 # ------------------------------------------------------------------------------------------------------ speed
 @measure.register(Speed)
 def _(task: Speed, arch: Arch, seed: int, device: torch.device) -> Findings:
-    """Both devices in turn."""
+    """Milliseconds on the CPU and, if there is one, on the GPU."""
     score = _milliseconds(task, arch, seed, torch.device("cpu"), task.batch)
     if torch.cuda.is_available():
         where = device if device.type == "cuda" else torch.device("cuda")
@@ -102,7 +104,7 @@ def _(task: Speed, arch: Arch, seed: int, device: torch.device) -> Findings:
 
 
 def _milliseconds(task: Speed, arch: Arch, seed: int, device: torch.device, batch: int) -> dict[str, float]:
-    from torch.utils.benchmark import Timer  # where a toolkit is without a GPU, this import complains
+    from torch.utils.benchmark import Timer  # this import warns where CUDA is installed without a GPU
 
     half = device.type == "cuda"
     model = build(arch, device="cpu", seed=seed).to(device)
@@ -123,5 +125,5 @@ def _milliseconds(task: Speed, arch: Arch, seed: int, device: torch.device, batc
         timer = Timer("step(inputs)", globals={"step": step, "inputs": inputs}, num_threads=torch.get_num_threads())
         return float(timer.blocked_autorange(min_run_time=task.seconds).median) / len(inputs)
 
-    timed = {"1": seconds(forward, alone), "many": seconds(forward, many), "train": seconds(train, many)}
-    return {f"{'gpu' if half else 'cpu'}_{name}": 1e3 * value for name, value in timed.items()}
+    times = {"1": seconds(forward, alone), "many": seconds(forward, many), "train": seconds(train, many)}
+    return {f"{'gpu' if half else 'cpu'}_{name}": 1e3 * value for name, value in times.items()}

@@ -1,12 +1,12 @@
-"""What carries a task out. A task is a record (`spec.task`); opened on a device it is a `Work` that gives batches.
+"""How a task is carried out. A task is a record (`spec.task`); opened on a device, it is a `Work` that gives batches.
 
     task = Images("cifar10", augment=Augment(crop=4, flip=True))
     check(task, arch)
     work = open_task(task, device, seed, batch)
     loss = work.loss(model, *work.batch(step, range(batch)))
 
-Each kind of task registers its own form of these functions, which are chosen by the record's type: a task of your own
-is a record that `spec.serialise.register` knows and a function that `open_task.register` knows.
+Python chooses each of these functions by the type of the record. To add a task of your own, register its record with
+`spec.serialise.register` and a function that opens it with `open_task.register`.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class Work(Protocol):
 
     @property
     def held_out(self) -> int:
-        """Samples that the headline metric is taken over."""
+        """Samples on which the headline metric is computed."""
 
     @property
     def better(self) -> tuple[str, str]:
@@ -53,26 +53,26 @@ class Work(Protocol):
 
     @property
     def waited(self) -> float:
-        """Seconds that `batch` stood still for data that was not there yet; 0 where data lives on the device."""
+        """Seconds that `batch` has waited for data; 0 where all data is on the device."""
 
     def batch(self, step: int, rows: range) -> tuple[Tensor, ...]:
-        """Rows of global batch `step`, on the device: a function of seed, step and row, of fixed shapes and dtypes."""
+        """Rows of global batch `step`, on the device: a function of seed, step and row. Shapes and dtypes are fixed."""
 
     def loss(self, model: nn.Module, *batch: Tensor) -> Tensor:
-        """Mean over the rows. Calls `model` once; a function of tensors, so that it can be compiled and captured."""
+        """Mean over the rows. Calls `model` once and depends on tensors alone, so that it can be compiled and captured."""
 
     def tally(self, model: nn.Module, share: tuple[int, int]) -> dict[str, Tensor]:
-        """Part share[0] of share[1] of the evaluation: float64 sums, to be added up over the parts. Each part calls the
+        """Part share[0] of share[1] of the evaluation: float64 sums, to be added over the parts. Each part calls the
         model equally often, as sharded models need."""
 
     def score(self, tally: dict[str, Tensor]) -> dict[str, float]:
-        """Metrics of the summed tally, `loss` always among them."""
+        """Metrics of the summed tally; `loss` is always one of them."""
 
     def probe_batch(self, size: int) -> Any:
-        """The same held-out inputs every time, not augmented."""
+        """Held-out inputs for the probe: the same every time, without augmentation."""
 
     def trivial(self) -> dict[str, float]:
-        """What a constant guess scores."""
+        """The scores of a constant guess."""
 
 
 @singledispatch
@@ -82,23 +82,36 @@ def check(task: Task, arch: Arch) -> None:
 
 @singledispatch
 def fit(task: Task, arch: Arch) -> Arch:
-    """`arch` with the embedding and head that the task asks for. Most tasks take a model as it is, or refuse it."""
+    """`arch` with the embedding and head that the task asks for; unchanged where a task registers no function."""
     return arch
 
 
 @singledispatch
 def open_task(task: Task, device: torch.device, seed: int, batch: int, *, root: Path | None = None) -> Work:
-    """The task at work on `device`; data is looked for below `root` (see `data.local_data`)."""
-    raise UserError(f"{type(task).__name__} has no batches; `measure` measures it, as does training the run it is in")
+    """The task opened on `device`; data is read below `root` (see `data.local_data`)."""
+    raise UserError(
+        f"{type(task).__name__} has no batches: nothing is trained; use tasks.measure, or run it with `manyheads train`"
+    )
 
 
-def dealt(count: int, most: int, share: tuple[int, int]) -> Iterator[tuple[Indices, Bool[np.ndarray, " rows"]]]:
-    """The steps of part share[0] of share[1]: sample numbers, at most `most`, and which of them count.
+def shares(count: int, most: int, share: tuple[int, int]) -> Iterator[tuple[Indices, Bool[np.ndarray, " rows"]]]:
+    """The evaluation steps of part share[0] of share[1]: at most `most` sample numbers each, and which of them count.
 
-    The last steps are filled up with samples that do not count, so that every part calls a model equally often on equal
-    shapes, as sharded models need."""
+    The last steps are filled up with samples that do not count: every part then calls the model equally often with
+    equal shapes, as sharded models need."""
     part, parts = share
     rows = max(1, min(most, math.ceil(count / parts)))
     for step in range(math.ceil(count / (rows * parts))):
-        wanted = (step * parts + part) * rows + np.arange(rows)
-        yield wanted.clip(max=count - 1), wanted < count
+        numbers = (step * parts + part) * rows + np.arange(rows)
+        yield numbers.clip(max=count - 1), numbers < count
+
+
+def check_probe(size: int, held_out: int, samples: str) -> None:
+    """Refuse a probe on more samples than are held out."""
+    if size > held_out:
+        raise UserError(f"a probe on {size} {samples}: {held_out} are held out; write at most that many")
+
+
+def wrong_input(data: str, arch: Arch, example: str) -> UserError:
+    """The refusal of a model that reads another kind of input than `data`, a clause, describes."""
+    return UserError(f"{data} and a {arch.family} model reads {type(arch.embed).__name__} input; take {example}")

@@ -1,4 +1,4 @@
-"""The tasks on packed text carried out: predict the next token, or predict hidden tokens."""
+"""Tasks on packed text, to predict the next token or hidden tokens: the models that fit, batches, loss and scores."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from manyheads.spec.field_checks import between
 from manyheads.spec.parts import Lm, Masked, Token
 from manyheads.spec.text import LanguageModel, MaskedLanguage, PackedText
 
-from .task import check, dealt, fit, open_task
+from .task import check, check_probe, fit, open_task, shares
 
 EVALUATED = 16_384  # tokens of an evaluation step
 Ids = Int[Tensor, "batch tokens"]
@@ -32,18 +32,18 @@ Ids = Int[Tensor, "batch tokens"]
 
 @check.register(LanguageModel)
 def _(task: LanguageModel, arch: Arch) -> None:
-    """Refuse a model that is no language model of this vocabulary and length."""
+    """Refuse a model that is not a language model, or whose vocabulary or length does not fit."""
     _check(task, arch, Lm, "gpt2 or llama")
 
 
 @check.register(MaskedLanguage)
 def _(task: MaskedLanguage, arch: Arch) -> None:
-    """Refuse a model that predicts no masked tokens of this vocabulary and length."""
+    """Refuse a model that does not predict masked tokens, or whose vocabulary or length does not fit."""
     _check(task, arch, Masked, "crammed_bert or bert")
 
 
 def _check(task: PackedText, arch: Arch, head: type[Lm] | type[Masked], example: str) -> None:
-    """Refuse a model that reads no text, predicts something else, or is of another vocabulary or length."""
+    """Refuse a model that reads no text, has another head, or whose vocabulary or length does not fit."""
     if not isinstance(arch.embed, Token) or not isinstance(arch.head, head):
         raise UserError(
             f"{type(task).__name__} trains a model that reads tokens and has a {head.__name__} head; this "
@@ -65,7 +65,7 @@ def _check(task: PackedText, arch: Arch, head: type[Lm] | type[Masked], example:
 
 @fit.register(PackedText)
 def _(task: PackedText, arch: Arch) -> Arch:
-    """`arch` for this vocabulary and length; learned positions are as many as tokens, everything else stays."""
+    """`arch` for this vocabulary and length, with as many learned positions as tokens; all else stays."""
     if not isinstance(arch.embed, Token):
         raise UserError(f"{task.data} is text and a {arch.family} model reads {type(arch.embed).__name__} input")
     embed: Any = replace(arch.embed, vocab=task.ids, positions=task.tokens if arch.embed.positions else 0)
@@ -74,9 +74,9 @@ def _(task: PackedText, arch: Arch) -> Arch:
 
 
 def _corpus(task: PackedText, root: Path | None) -> Corpus:
-    """The corpus, if it is the one that the task describes."""
-    found = corpus(task.data, data_root(root), task.held)
-    manifest = found.train.manifest
+    """The corpus that the task names. One of another tokenizer than the task states is refused."""
+    source = corpus(task.data, data_root(root), task.held)
+    manifest = source.train.manifest
     if manifest.vocab != task.ids:
         raise UserError(
             f"{task.data} was made with tokenizer {manifest.tokenizer} of {manifest.vocab} ids, and the "
@@ -88,43 +88,43 @@ def _corpus(task: PackedText, root: Path | None) -> Corpus:
             f"task says {task.tokenizer[:12]}; tokenize with that one, or write tokenizer="
             f"{manifest.digest[:12]!r}"
         )
-    return found
+    return source
 
 
 @open_task.register(LanguageModel)
 def _(task: LanguageModel, device: torch.device, seed: int, batch: int, *, root: Path | None = None) -> LanguageWork:
-    """The ids, memory-mapped."""
+    """The corpus of token ids, memory-mapped."""
     between("batch", batch, 1, whole=True)
-    found = _corpus(task, root)
-    train = Packed(found.train.tokens, task.tokens, 1, task.order, seed, batch)
-    held = Packed(found.held.tokens, task.tokens, 1, "given", 0, 1)
+    source = _corpus(task, root)
+    train = Packed(source.train.tokens, task.tokens, 1, task.order, seed, batch)
+    held = Packed(source.held.tokens, task.tokens, 1, "given", 0, 1)
     count = min(held.samples, task.test_limit or held.samples)
-    return LanguageWork(train, held, count, device, task.tokens, task.ids, found.held.bytes_per_token)
+    return LanguageWork(train, held, count, device, task.tokens, task.ids, source.held.bytes_per_token)
 
 
 @open_task.register(MaskedLanguage)
 def _(task: MaskedLanguage, device: torch.device, seed: int, batch: int, *, root: Path | None = None) -> MaskedWork:
-    """The ids, memory-mapped."""
+    """The corpus of token ids, memory-mapped."""
     between("batch", batch, 1, whole=True)
-    found = _corpus(task, root)
-    roles = found.roles
+    source = _corpus(task, root)
+    roles = source.roles
     if "mask" not in roles:
-        manifest = found.train.manifest
+        manifest = source.train.manifest
         raise UserError(
             f"{task.data} was made with tokenizer {manifest.tokenizer}, which has no <mask> or [MASK]; "
-            "tokenize with one that has, such as a WordPiece"
+            "tokenize with one that has a mask token, such as a WordPiece"
         )
-    kept = tuple(sorted({roles[name] for name in ("pad", "end", "cls", "sep", "mask") if name in roles}))
-    hide = hiding(task.tokens, task.share, roles["mask"], task.ids, kept if task.protect else ())
-    train = Packed(found.train.tokens, task.tokens, 0, task.order, seed, batch)
-    held = Packed(found.held.tokens, task.tokens, 0, "given", 0, 1)
+    special = tuple(sorted({roles[name] for name in ("pad", "end", "cls", "sep", "mask") if name in roles}))
+    hide = hiding(task.tokens, task.share, roles["mask"], task.ids, special if task.protect else ())
+    train = Packed(source.train.tokens, task.tokens, 0, task.order, seed, batch)
+    held = Packed(source.held.tokens, task.tokens, 0, "given", 0, 1)
     count = min(held.samples, task.test_limit or held.samples)
     return MaskedWork(train, held, count, device, task.tokens, hide, seed)
 
 
 @dataclass(eq=False)  # not frozen: torch.compile would trace every field of it
 class PackedWork:
-    """Sequences of `per_sample` tokens on a device; `held_out` of `held` are evaluated."""
+    """Sequences of `per_sample` tokens on a device; evaluation takes the first `held_out` sequences of `held`."""
 
     train: Packed
     held: Packed
@@ -139,27 +139,26 @@ class PackedWork:
         """Sequences in an epoch."""
         return self.train.samples
 
-    def asked(self, numbers: Indices) -> dict[str, Indices]:
-        """What a model is given of these held-out sequences: `ids`, `targets` and whatever else it takes by name."""
+    def inputs(self, numbers: Indices) -> dict[str, Indices]:
+        """A model's inputs for these held-out sequences, by name: `ids`, `targets`, and others that it takes."""
         raise NotImplementedError
 
     def tally(self, model: nn.Module, share: tuple[int, int] = (0, 1)) -> dict[str, Tensor]:
         """Sums of losses and of predicted tokens over a part of the held-out sequences."""
         sums = torch.zeros(2, dtype=torch.float64, device=self.device)
-        for numbers, counts in dealt(self.held_out, max(1, EVALUATED // self.per_sample), share):
-            given = self.asked(numbers)
-            tokens = int(counts.sum()) * given["targets"].shape[1]
-            given["targets"] = np.where(counts[:, None], given["targets"], IGNORED)
+        for numbers, counts in shares(self.held_out, max(1, EVALUATED // self.per_sample), share):
+            inputs = self.inputs(numbers)
+            tokens = int(counts.sum()) * inputs["targets"].shape[1]
+            inputs["targets"] = np.where(counts[:, None], inputs["targets"], IGNORED)
             with torch.no_grad():
-                mean = model(**{name: upload(part, self.device) for name, part in given.items()})
+                mean = model(**{name: upload(part, self.device) for name, part in inputs.items()})
             sums += torch.stack((mean.double() * tokens, torch.full_like(mean, tokens).double()))
         return {"loss": sums[0], "tokens": sums[1]}
 
     def probe_batch(self, size: int) -> Tensor:
-        """The first `size` held-out sequences, as a model is given them."""
-        if size > self.held_out:
-            raise UserError(f"a probe on {size} sequences: {self.held_out} are held out; write at most that many")
-        return upload(self.asked(np.arange(size))["ids"], self.device)
+        """Token ids of the first `size` held-out sequences, hidden as in evaluation."""
+        check_probe(size, self.held_out, "sequences")
+        return upload(self.inputs(np.arange(size))["ids"], self.device)
 
 
 @dataclass(eq=False)
@@ -175,22 +174,22 @@ class LanguageWork(PackedWork):
         return upload(read[:, :-1], self.device), upload(read[:, 1:], self.device)
 
     def loss(self, model: nn.Module, *batch: Tensor) -> Float[Tensor, ""]:
-        """Mean cross-entropy, in nats a token; logits are never held in float32."""
+        """Mean cross-entropy in nats a token. The model computes it without ever storing all logits in float32."""
         ids, targets = batch
-        found: Tensor = model(ids, targets=targets)
-        return found
+        loss: Tensor = model(ids, targets=targets)
+        return loss
 
-    def asked(self, numbers: Indices) -> dict[str, Indices]:
+    def inputs(self, numbers: Indices) -> dict[str, Indices]:
         """Token ids, and the token that follows each."""
         read = self.held.block(numbers)
         return {"ids": read[:, :-1], "targets": read[:, 1:]}
 
     def score(self, tally: dict[str, Tensor]) -> dict[str, float]:
-        """Nats a token, perplexity, bits a byte."""
+        """`loss` (nats a token), `perplexity`, and `bits` (a byte of text)."""
         return scores(float(tally["loss"]) / float(tally["tokens"]), self.bytes_per_token)
 
     def trivial(self) -> dict[str, float]:
-        """What equal logits score."""
+        """The scores of equal logits."""
         return scores(math.log(self.vocab), self.bytes_per_token)
 
 
@@ -202,7 +201,7 @@ class MaskedWork(PackedWork):
     seed: int
 
     def batch(self, step: int, rows: range) -> tuple[Ids, Ids, Ids]:
-        """Ids of these rows with some hidden, the positions of those, and what stood there."""
+        """Ids of these rows with some tokens hidden, the positions of the hidden tokens, and the tokens themselves."""
         places = self.train.order.places(step, rows)
         hidden, at, targets = self.hide(self.train.batch(step, rows), places, self.seed)
         return upload(hidden, self.device), upload(at, self.device), upload(targets, self.device)
@@ -210,25 +209,24 @@ class MaskedWork(PackedWork):
     def loss(self, model: nn.Module, *batch: Tensor) -> Float[Tensor, ""]:
         """Mean cross-entropy of the hidden tokens, in nats."""
         ids, at, targets = batch
-        found: Tensor = model(ids, at=at, targets=targets)
-        return found
+        loss: Tensor = model(ids, at=at, targets=targets)
+        return loss
 
-    def asked(self, numbers: Indices) -> dict[str, Indices]:
-        """Ids with some hidden, the same each time; the positions of those, and what stood there."""
+    def inputs(self, numbers: Indices) -> dict[str, Indices]:
+        """As a training batch; the same tokens are hidden every time."""
         hidden, at, targets = self.hide(self.held.block(numbers), numbers, 0)
         return {"ids": hidden, "at": at, "targets": targets}
 
     def score(self, tally: dict[str, Tensor]) -> dict[str, float]:
-        """Nats a hidden token, and perplexity."""
+        """`loss` (nats a hidden token) and `perplexity`."""
         return scores(float(tally["loss"]) / float(tally["tokens"]))
 
     def trivial(self) -> dict[str, float]:
-        """What equal logits score."""
+        """The scores of equal logits."""
         return scores(math.log(self.hide.vocab))
 
 
 def scores(loss: float, bytes_per_token: float | None = None) -> dict[str, float]:
-    """A loss of so many nats a token, also as a perplexity and, where every token is predicted, as bits a byte of
-    text."""
+    """A loss in nats a token, its perplexity and, where `bytes_per_token` is stated, bits a byte of text."""
     bits = {} if bytes_per_token is None else {"bits": loss / math.log(2) / bytes_per_token}
     return {"loss": loss, "perplexity": math.exp(min(loss, 700))} | bits
