@@ -23,40 +23,55 @@ if TYPE_CHECKING:
 
 def train(
     model: Annotated[
-        str | None, typer.Argument(help="A zoo name, paper:ROW, a saved arch.json, an arm demo:lean.")
+        str | None,
+        typer.Argument(help="A zoo name, paper:ROW, a saved arch.json, or EXPERIMENT:ARM, such as demo:lean."),
     ] = None,
-    scale: Annotated[str | None, typer.Option(help="Of an arm: smoke, small, paper. Default: the smallest.")] = None,
-    task: Annotated[str | None, typer.Option(help="What to train it on: images, another task, a file of JSON.")] = None,
+    scale: Annotated[
+        str | None, typer.Option(help="Scale of EXPERIMENT:ARM: smoke, laptop, small or paper. Default: the smallest.")
+    ] = None,
+    task: Annotated[str | None, typer.Option(help="Task: images, languagemodel, ..., or a file of JSON.")] = None,
     data: Annotated[
-        str | None, typer.Option(help="Dataset: fashion_mnist (embedded), cifar10, folder:NAME, ...")
+        str | None, typer.Option(help="Dataset of the task: fashion_mnist (embedded), cifar10, folder:NAME, ...")
     ] = None,
-    recipe: Annotated[str | None, typer.Option(help="A file of JSON, or a name: table6, stories, crammed, ...")] = None,
-    steps: Annotated[int | None, typer.Option(help="Training steps, as the budget.")] = None,
+    recipe: Annotated[
+        str | None, typer.Option(help="Recipe: table6, stories, crammed, ..., or a file of JSON.")
+    ] = None,
+    steps: Annotated[int | None, typer.Option(help="Budget in training steps.")] = None,
     basis: Annotated[
-        str | None, typer.Option(help="Another budget: epochs=20, samples=1e6, flops=1e15, seconds=9")
+        str | None,
+        typer.Option(help="Budget in another unit: epochs=20, samples=1e6, tokens=1e9, flops=1e15, seconds=9."),
     ] = None,
-    batch: Annotated[int | None, typer.Option(help="Samples of a step, over all processes.")] = None,
-    lr: Annotated[float | None, typer.Option(help="Highest learning rate.")] = None,
+    batch: Annotated[int | None, typer.Option(help="Samples in a step, over all processes.")] = None,
+    lr: Annotated[float | None, typer.Option(help="Highest learning rate of the schedule.")] = None,
     settings: Annotated[
-        list[str] | None, typer.Option("--set", help="Another field: recipe.clip=0, task.limit=9.")
+        list[str] | None,
+        typer.Option("--set", help="Set any field of the recipe or the task: recipe.clip=0, task.limit=9."),
     ] = None,
     weights: Annotated[
-        Path | None, typer.Option(help="To fine-tune: a finished run, or a saved model's folder.")
+        Path | None, typer.Option(help="Weights to fine-tune from: a finished run, or the folder of a saved model.")
     ] = None,
-    seed: Annotated[int, typer.Option(help="Of initial weights, data order and augmentation.")] = 0,
-    out: Annotated[Path | None, typer.Option(help="The run folder. Default: runs/MODEL-sSEED.")] = None,
-    resume: Annotated[Path | None, typer.Option(help="Go on with this run folder; nothing else is needed.")] = None,
-    device: Annotated[str | None, typer.Option(help="cpu, cuda, cuda:1. Default: a GPU if there is one.")] = None,
-    parallel: Annotated[str | None, typer.Option(help="ddp or fsdp, under torchrun. Default there: ddp.")] = None,
-    data_root: Annotated[Path | None, typer.Option(help="Where data lies.")] = None,
+    seed: Annotated[int, typer.Option(help="Random seed of initial weights, data order and augmentation.")] = 0,
+    out: Annotated[Path | None, typer.Option(help="Run folder. Default: runs/MODEL-sSEED.")] = None,
+    resume: Annotated[Path | None, typer.Option(help="Resume this run folder; nothing else is needed.")] = None,
+    device: Annotated[
+        str | None, typer.Option(help="Device: cpu, cuda, cuda:1. Default: a GPU if there is one.")
+    ] = None,
+    parallel: Annotated[str | None, typer.Option(help="Under torchrun: ddp (default) or fsdp.")] = None,
+    data_root: Annotated[
+        Path | None, typer.Option(help="Folder that holds datasets. Default: $MANYHEADS_DATA, or ~/.cache/manyheads.")
+    ] = None,
     quiet: Annotated[bool, typer.Option("--quiet", help="No progress, only the last line.")] = False,
     tensorboard: Annotated[bool, typer.Option("--tensorboard", help="Also write TensorBoard events.")] = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Estimate memory and time; nothing is allocated.")] = False,
-    gpus: Annotated[int, typer.Option(help="Of a dry run.")] = 1,
-    tflops: Annotated[float, typer.Option(help="What one GPU of a dry run can do (default: an A100 in TF32).")] = 156.0,
-    utilisation: Annotated[float, typer.Option(help="What share of it a dry run reaches.")] = 0.4,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Estimate memory and time without training.")] = False,
+    gpus: Annotated[int, typer.Option(help="Number of GPUs that --dry-run assumes.")] = 1,
+    tflops: Annotated[
+        float, typer.Option(help="TFLOPS of one GPU that --dry-run assumes. Default: an A100 in TF32.")
+    ] = 156.0,
+    utilisation: Annotated[
+        float, typer.Option(help="Fraction of --tflops that --dry-run assumes training reaches.")
+    ] = 0.4,
 ) -> None:
-    """Train a model; stopped or killed, the same command goes on where it was."""
+    """Train a model. If it is interrupted, run the same command again: it resumes."""
     if resume is not None:
         others = (model, task, data, recipe, steps, basis, batch, lr, settings, out, dry_run or None, seed or None)
         if any(value is not None for value in others):
