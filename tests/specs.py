@@ -8,8 +8,9 @@ from typing import Any
 from manyheads.spec.arch import Arch
 from manyheads.spec.recipe import Recipe
 from manyheads.spec.run import RunSpec
-from manyheads.spec.serialise import from_dict, task_from_dict, to_dict
+from manyheads.spec.serialise import from_dict, to_dict
 from manyheads.spec.task import Task
+from manyheads.spec.task_kinds import task_from_dict
 
 Fields = Mapping[str, Any]
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from manyheads.experiments.demo import DEMO
 from manyheads.spec.experiment import Experiment, folder, specs
 from manyheads.spec.recipe import Recipe
-from manyheads.spec.serialise import task_from_dict
+from manyheads.spec.task_kinds import task_from_dict
 from manyheads.sweep.jobs import Job
 
 RECIPE = {

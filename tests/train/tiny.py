@@ -23,8 +23,8 @@ from torch.nn import functional
 from manyheads.arch.families import vit
 from manyheads.runs import Run, RunSpec
 from manyheads.spec.arch import Arch
-from manyheads.spec.serialise import register
 from manyheads.spec.task import Task
+from manyheads.spec.task_kinds import register
 from manyheads.tasks import open_task
 from manyheads.train.loop import train
 from tests.specs import run_spec

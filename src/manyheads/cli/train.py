@@ -95,7 +95,8 @@ def train(
 
         chosen["weights"] = weights_digest(source)
     from manyheads.spec.recipe import IMAGENET_IMAGES, Recipe
-    from manyheads.spec.serialise import from_dict, task_from_dict
+    from manyheads.spec.serialise import from_dict
+    from manyheads.spec.task_kinds import task_from_dict
 
     work, plan = task_from_dict(chosen), from_dict(Recipe, fields, "recipe")
     arch = _fitted(arch, work)
@@ -232,7 +233,7 @@ def _named_recipe(name: str) -> dict[str, Any]:
 
 
 def _named_task(name: str) -> dict[str, Any]:
-    from manyheads.spec.serialise import TASKS
+    from manyheads.spec.task_kinds import TASKS
 
     names = {known.lower(): known for known in TASKS}
     if name.lower() in names:
@@ -268,7 +269,8 @@ def _set(settings: list[str], into: dict[str, dict[str, Any]]) -> None:
     if not settings:
         return
     from manyheads.spec.recipe import Recipe
-    from manyheads.spec.serialise import TASKS, to_dict
+    from manyheads.spec.serialise import to_dict
+    from manyheads.spec.task_kinds import TASKS
 
     kind = TASKS.get(str(into["task"].get("is")))
     defaults: dict[str, Any] = {"recipe": to_dict(Recipe()), "task": {} if kind is None else to_dict(kind())}

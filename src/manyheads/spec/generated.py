@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from manyheads.spec.field_checks import between
 
 from .errors import UserError
+from .task import TaskPart
 
 # Tokens of ListOps by id. Id 0 is padding, which is masked.
 LISTOPS_TOKENS = ("", *"0123456789", "[MIN", "[MAX", "[MED", "[SM", "]")
@@ -17,7 +18,7 @@ LISTOPS_CLASSES = 10  # the value of a tree is a digit
 
 
 @dataclass(frozen=True)
-class Grammar:
+class Grammar(TaskPart):
     """Which ListOps trees are grown. A node at a depth below `depth` (the root's is 1) is an operator with probability
     1/4, with 2 to `arity` arguments, and otherwise a digit. A tree is accepted when it has `shortest` to `longest`
     tokens. The defaults are LRA's: more than 500 and fewer than 2,000 tokens, brackets counted."""
@@ -46,7 +47,7 @@ class Grammar:
 
 
 @dataclass(frozen=True)
-class Scene:
+class Scene(TaskPart):
     """What a Pathfinder picture shows, in pixels.
 
     Each of the two long contours has `contour` dashes; each of at most `distractors` short ones has `distractor`
@@ -84,7 +85,7 @@ class Scene:
 
 
 @dataclass(frozen=True)
-class Topics:
+class Topics(TaskPart):
     """Documents of `shortest` to `longest` bytes of made-up words, each about one of `count` topics.
 
     A `share` of a document's words belongs to its topic, and of these the part `taste` are the topic's favourite

@@ -8,13 +8,13 @@ from typing import Literal
 from .datasets import image_set
 from .errors import UserError
 from .field_checks import between, check_types
-from .task import Task
+from .task import Task, TaskPart
 
 Span = tuple[float, float]
 
 
 @dataclass(frozen=True)
-class Rand:
+class Rand(TaskPart):
     """RandAugment (1909.13719) in timm's dialect: `ops` of 15 operations, drawn with replacement, each done with
     `chance`.
 
@@ -38,7 +38,7 @@ class Rand:
 
 
 @dataclass(frozen=True)
-class Augment:
+class Augment(TaskPart):
     """Crop, flip, RandAugment, then, on normalised images, erasing and mixing. The default changes nothing.
 
     `crop`: pad by so many black pixels and cut a random window of the original size. `resized`: instead of that, cut a

@@ -10,12 +10,13 @@ from functools import lru_cache
 from typing import Any
 
 from manyheads.spec.files import canonical, plain
+from manyheads.spec.task_kinds import task_from_dict
 
 from .arch import Arch
 from .errors import UserError, nearest
 from .files import SCHEMA, upgrade
 from .recipe import Recipe
-from .serialise import arch_from_dict, from_dict, task_from_dict, to_dict
+from .serialise import arch_from_dict, from_dict, to_dict
 from .task import Task
 
 HASHED = ("schema", "arch", "task", "recipe", "seed")  # what decides the numbers of a run; its label does not

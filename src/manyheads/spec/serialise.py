@@ -16,41 +16,19 @@ from dataclasses import MISSING, Field, fields, is_dataclass
 from pathlib import Path
 from typing import Any, TypeVar, get_args
 
-from manyheads.spec.field_checks import hints
-from manyheads.spec.images import Augment, Rand
-
-from . import files, generated, long_range, measurements, parts, points, text
+from . import files, parts
 from .arch import SCHEMA, Arch, unstated_dialect
 from .errors import UserError, nearest
-from .images import Images
-from .task import Task
+from .field_checks import hints
+from .task import Task, TaskPart
 
 T = TypeVar("T")
-R = TypeVar("R", bound=type)
 
-# fmt: off
-TASKS: dict[str, type[Task]] = {
-    kind.__name__: kind for kind in (
-        Images, points.NearestNeighbor, points.Regression, text.LanguageModel, text.MaskedLanguage, text.Glue,
-        long_range.ListOps, long_range.ByteText, long_range.Retrieval, long_range.PixelRow, long_range.Pathfinder,
-        measurements.HeadsKappa, measurements.Speed, measurements.Footprint, measurements.WrittenDown,
-    )
-}
-# fmt: on
-TASK_PARTS: dict[str, type] = {
-    kind.__name__: kind for kind in (Augment, Rand, generated.Grammar, generated.Topics, generated.Scene)
-}
 PARTS: dict[str, type] = {
     name: kind for name, kind in vars(parts).items() if isinstance(kind, type) and is_dataclass(kind)
 }
 # schema -> a function that gives the next schema; an older architecture passes through them in order
 UPGRADERS: dict[int, Callable[[dict[str, Any]], dict[str, Any]]] = {}
-
-
-def register(kind: R) -> R:
-    """A decorator for the record of a task of your own: files may then name it."""
-    TASKS[kind.__name__] = kind
-    return kind
 
 
 def to_dict(record: Any) -> dict[str, Any]:
@@ -59,7 +37,7 @@ def to_dict(record: Any) -> dict[str, Any]:
     written = {f.name: _plain(getattr(record, f.name)) for f in fields(record) if not _left_out(record, f)}
     if "schema" in written:  # it says how to read what follows
         written = {"schema": written.pop("schema")} | written
-    tagged = any(kinds.get(kind.__name__) is kind for kinds in (TASKS, TASK_PARTS, PARTS))
+    tagged = isinstance(record, Task | TaskPart) or PARTS.get(kind.__name__) is kind
     return ({"is": kind.__name__} if tagged else {}) | written
 
 
@@ -109,11 +87,12 @@ def _read(hint: Any, value: Any, where: str) -> Any:
     untagged = [kind for kind in (hint, *get_args(hint)) if _is_untagged(kind)]
     if untagged and "is" not in value:
         return from_dict(untagged[0], value, where)
-    return tagged(PARTS | TASK_PARTS, value, where, "no record")
+    task_parts = {kind.__name__: kind for kind in TaskPart.__subclasses__()}
+    return tagged(PARTS | task_parts, value, where, "no record")
 
 
 def _is_untagged(kind: Any) -> bool:
-    return is_dataclass(kind) and kind.__name__ not in PARTS | TASK_PARTS  # type: ignore[union-attr]  # a class
+    return is_dataclass(kind) and isinstance(kind, type) and not issubclass(kind, (Task, TaskPart, *PARTS.values()))
 
 
 def tagged(kinds: Mapping[str, type], value: dict[str, Any], where: str, wrong: str) -> Any:
@@ -123,17 +102,6 @@ def tagged(kinds: Mapping[str, type], value: dict[str, Any], where: str, wrong: 
         hint = (isinstance(name, str) and nearest(name, kinds)) or f"; known: {', '.join(kinds)}"
         raise UserError(f'{where}: "is": {_short(name)} is {wrong}{hint}')
     return from_dict(kinds[name], value, where)
-
-
-# ------------------------------------------------------------------------------------------------------------- tasks
-def task_from_dict(data: Any) -> Task:
-    """The task in a JSON object that says what it `is`."""
-    if not isinstance(data, dict) or not isinstance(data.get("is"), str):
-        raise UserError(
-            f'a task is an object that says what it "is", such as {{"is": "Images"}}; this is {_short(data)}'
-        )
-    task: Task = tagged(TASKS, data, "task", "no task")
-    return task
 
 
 # ----------------------------------------------------------------------------------------------------- architectures

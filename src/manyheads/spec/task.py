@@ -16,6 +16,10 @@ from manyheads.spec.field_checks import check_types
 SCRATCH = "scratch"
 
 
+class TaskPart:
+    """A record inside a task, such as how pictures are changed. In a file it says what it `is`."""
+
+
 @dataclass(frozen=True)
 class Task:
     """A task. Fields of a wrong type are refused by name."""

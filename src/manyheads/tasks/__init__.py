@@ -2,9 +2,10 @@
 
 from manyheads.spec.images import Augment, Images, Rand
 from manyheads.spec.points import NearestNeighbor, Regression
-from manyheads.spec.serialise import TASKS, to_dict
-from manyheads.spec.serialise import task_from_dict as from_dict
+from manyheads.spec.serialise import to_dict
 from manyheads.spec.task import Task
+from manyheads.spec.task_kinds import TASKS
+from manyheads.spec.task_kinds import task_from_dict as from_dict
 from manyheads.spec.text import Glue, LanguageModel, MaskedLanguage
 
 from . import glue, images, long_range, measured_attention, measurements, points, text  # noqa: F401  # each registers its tasks

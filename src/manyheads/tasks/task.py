@@ -6,7 +6,7 @@
     loss = work.loss(model, *work.batch(step, range(batch)))
 
 Python chooses each of these functions by the type of the record. To add a task of your own, register its record with
-`spec.serialise.register` and a function that opens it with `open_task.register`.
+`spec.task_kinds.register` and a function that opens it with `open_task.register`.
 """
 
 from __future__ import annotations
