@@ -2,9 +2,8 @@
 
 All contestants have the same optimizer, bf16 autocast and torch.compile; each model computes its own loss. `captured`
 is the step of our training loop, a CUDA graph. transformers' GPT-2 has no head_dim of its own, so where it cannot build
-our shape the peer is the nearest one: for the TinyStories GPT 8 heads of 64 (inner 512, not 504) and a tied head, 63.6 M
-parameters where ours has 89.2 M. Vocabularies have the published sizes, such as 50,257.
-"""
+our shape the peer is the nearest one: for the TinyStories GPT 8 heads of 64 (inner 512, not 504) and a tied head, 63.6
+M parameters where ours has 89.2 M. Vocabularies have the published sizes, such as 50,257."""
 
 from __future__ import annotations
 

@@ -1,10 +1,9 @@
 """`python -m benchmarks.train`: our training loop beside the obvious one, for one run and for several at once.
 
 The obvious loop has timm's model, a torchvision-style dataset behind a DataLoader with workers, autocast and
-torch.compile. Ours is `train(run)` as a user calls it, including the run folder. The data has the shape and the files of
-CIFAR-10 with random pixels: 50,000 images of 3 x 32 x 32. The model is a ViT of width 192 with 12 layers, 3 heads of 64
-and 65 tokens, trained at batch 512.
-"""
+torch.compile. Ours is `train(run)` as a user calls it, including the run folder. The data has the shape and the files
+of CIFAR-10 with random pixels: 50,000 images of 3 x 32 x 32. The model is a ViT of width 192 with 12 layers, 3 heads of
+64 and 65 tokens, trained at batch 512."""
 
 from __future__ import annotations
 

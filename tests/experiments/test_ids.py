@@ -1,8 +1,8 @@
 """The runs of every experiment stay the runs they are: their folders and ids, on which finished runs are recognised.
 
 `golden/ids.json` has one hash for each experiment and scale, over the lines "FOLDER ID" of all its runs in order. Where
-one differs, `python -m tests.experiments.test_ids EXPERIMENT SCALE` prints the lines of today, to be compared with those
-of the commit before."""
+one differs, `python -m tests.experiments.test_ids EXPERIMENT SCALE` prints the lines of today, to be compared with
+those of the commit before."""
 
 from __future__ import annotations
 

@@ -1,9 +1,8 @@
 """Controls: the further models (arms) that an honest comparison of an original and its lean redesign needs.
 
 A lean design has more heads *and* fewer layers; the controls take these apart. Each control says what it matches and by
-how much it misses (`residual`, relative). One that cannot come within 1 % of what it matches is refused (2 % for `split`,
-the tolerance at which a pair is called split).
-"""
+how much it misses (`residual`, relative). One that cannot come within 1 % of what it matches is refused (2 % for
+`split`, the tolerance at which a pair is called split)."""
 
 from __future__ import annotations
 

@@ -115,8 +115,8 @@ def _around(branch: Residual, width: Num, tokens: Num) -> Saved:
 
 # ------------------------------------------------------------------------------------------- TNT's nested layers
 def nested_params(nested: Nested, stage: Stage) -> Params:
-    """The inner layer, the projection of a patch's pixels with its norms (one on each side, or a narrow one before it in
-    the legacy block), the outer layer."""
+    """The inner layer, the projection of a patch's pixels with its norms (one on each side, or a narrow one before it
+    in the legacy block), the outer layer."""
     flat, fuse = nested.width * nested.tokens, nested.fuse
     before = norm_params(fuse.norm, nested.width if fuse.legacy else flat)
     after = 0 if fuse.legacy else norm_params(fuse.norm, stage.width)

@@ -2,8 +2,8 @@
 
 The formulas of a part stand together: `attention_cost` has attention and its ways of mixing tokens, `layer_cost` the
 other branches of a layer, `embed_cost` what makes tokens, `head_cost` what reads them. Each kind of part has one
-function a quantity, and its line in its file's table says which. A number may be an int, an array or a symbol: only
-+ - * // touch it, and branches look at kinds, never at sizes. `tokens` has to be an int where a grid is needed (windows,
+function a quantity, and its line in its file's table says which. A number may be an int, an array or a symbol: only + -
+* // touch it, and branches look at kinds, never at sizes. `tokens` has to be an int where a grid is needed (windows,
 outlook, down-sampling).
 
 Operations are counted as PyTorch's FlopCounterMode counts them: 2 per multiply-add of matrix products, convolutions and
@@ -58,8 +58,8 @@ class Params:
 
 @dataclass(frozen=True)
 class Saved:
-    """Numbers that autograd keeps for the backward pass, tensor by tensor as an eager PyTorch module saves them, by what
-    decides their precision: the residual `stream` and what norms read; what products `compute` with (their inputs,
+    """Numbers that autograd keeps for the backward pass, tensor by tensor as an eager PyTorch module saves them, by
+    what decides their precision: the residual `stream` and what norms read; what products `compute` with (their inputs,
     queries, keys, values, hidden units); attention `maps`."""
 
     stream: Num = 0

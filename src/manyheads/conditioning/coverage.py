@@ -1,5 +1,5 @@
-"""How much rank per head a model's tokens need: their spectrum at every attention, the share of it that a head_dim covers,
-and the least error at finding the nearest token that this share implies."""
+"""How much rank per head a model's tokens need: their spectrum at every attention, the share of it that a head_dim
+covers, and the least error at finding the nearest token that this share implies."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Constants of the prediction of log kappa for Gaussian entries, as plain numbers: `theory.gaussian` computes with them,
-and a report's page, which is written without numpy, hands them to its script."""
+"""Constants of the prediction of log kappa for Gaussian entries, as plain numbers: `theory.gaussian` computes with
+them, and a report's page, which is written without numpy, hands them to its script."""
 
 from __future__ import annotations
 

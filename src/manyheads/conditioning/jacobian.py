@@ -18,8 +18,8 @@ STEPS, TOLERANCE = 100, 1e-3
 class Jacobian:
     """Extreme singular values of the derivative of an attention's output by its tokens, on one sample.
 
-    `converged` says whether both are within a relative `TOLERANCE` of singular values. Where it is false, `sigma_min` is
-    an upper bound, which further steps lower, and `kappa` a lower bound."""
+    `converged` says whether both are within a relative `TOLERANCE` of singular values. Where it is false, `sigma_min`
+    is an upper bound, which further steps lower, and `kappa` a lower bound."""
 
     sigma_max: float
     sigma_min: float
@@ -74,7 +74,8 @@ def extremes(f: Callable[[Tensor], Tensor], x: Tensor, *, steps: int = STEPS, to
 
 
 def _apart(vector: Tensor, basis: list[Tensor]) -> Tensor:
-    """`vector` without its parts along `basis`, which are removed twice: rounding leaves some of them the first time."""
+    """`vector` without its parts along `basis`, which are removed twice: rounding leaves some of them the first
+    time."""
     if not basis:
         return vector
     rows = torch.stack(basis)

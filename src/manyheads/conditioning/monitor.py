@@ -44,7 +44,8 @@ class Probe:
             monitor.probe_if_due(step, model)
         monitor.readings[-1].scalars()
 
-    Readings are appended to `readings`, or passed to `callback` if one is given. The other options are those of `probe`."""
+    Readings are appended to `readings`, or passed to `callback` if one is given. The other options are those of
+    `probe`."""
 
     def __init__(
         self,

@@ -15,7 +15,8 @@ HALF = (torch.float16, torch.bfloat16)
 
 
 def unwrap(model: nn.Module) -> nn.Module:
-    """The user's own module inside `torch.compile` and DistributedDataParallel. FSDP does not wrap, it shards in place."""
+    """The user's own module inside `torch.compile` and DistributedDataParallel. FSDP does not wrap, it shards in
+    place."""
     while True:
         if isinstance(model, DataParallel | DistributedDataParallel):
             model = model.module
@@ -26,7 +27,8 @@ def unwrap(model: nn.Module) -> nn.Module:
 
 
 def sharded(module: nn.Module) -> bool:
-    """Whether `fully_shard` was applied to this module. Its slow library is not imported: whoever sharded has done so."""
+    """Whether `fully_shard` was applied to this module. Its slow library is not imported: whoever sharded has done
+    so."""
     fsdp = sys.modules.get("torch.distributed.fsdp")
     return fsdp is not None and isinstance(module, fsdp.FSDPModule)
 
@@ -86,7 +88,8 @@ def arguments(batch: Any, device: torch.device | None) -> tuple[tuple[Any, ...],
 
 
 def call(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    """`module` on these arguments, with half-precision weights as float32. Under FSDP its own policy sets the precision."""
+    """`module` on these arguments, with half-precision weights as float32. Under FSDP its own policy sets the
+    precision."""
     own = {name: t for name, t in [*module.named_parameters(), *module.named_buffers()] if t.dtype in HALF}
     if not own or any(map(sharded, module.modules())):
         return module(*args, **kwargs)

@@ -3,8 +3,8 @@
 Every matrix is first made ready (`ScaledMatrices`): in float64, scaled, its token mean set apart, padding dropped.
 
 `by_products` never waits for the device. `torch.linalg.eigvalsh` and `svdvals` walk a CUDA batch one matrix at a time.
-Products, a Cholesky factor and a triangular inverse are batched: the largest eigenvector of a Gram matrix G is sought in
-G^(2^k) by k squarings, the smallest in the same power of its inverse, and STEPS products of that power with a vector
+Products, a Cholesky factor and a triangular inverse are batched: the largest eigenvector of a Gram matrix G is sought
+in G^(2^k) by k squarings, the smallest in the same power of its inverse, and STEPS products of that power with a vector
 raise the power further at little cost.
 
 How far the power is raised. A vector u = G^P e has a Rayleigh quotient below the largest eigenvalue by a relative error
@@ -30,7 +30,8 @@ RESCALE = 3  # squarings between divisions by the trace: p^-8 is far above the s
 
 @dataclass(frozen=True)
 class ScaledMatrices:
-    """`rest` + `keep` `mean`^T is the matrix divided by `scale`; the columns of `rest` sum to zero, dropped rows are zero.
+    """`rest` + `keep` `mean`^T is the matrix divided by `scale`; the columns of `rest` sum to zero, dropped rows are
+    zero.
 
     `keep` is 1 at rows that count, `kept` their number. A matrix that is not `finite` gives Gram matrices of zeros.
     Without `centre` (see `scaled`), `rest` is the whole matrix and `mean` is zero."""
@@ -245,7 +246,8 @@ def _measure(
 def _fill(
     block: ScaledMatrices, gram: Float[Tensor, "batch tokens tokens"], centred: bool
 ) -> Float[Tensor, "batch tokens tokens"]:
-    """The Gram matrix with the mean eigenvalue in the directions that do not count: dropped tokens and the removed mean.
+    """The Gram matrix with the mean eigenvalue in the directions that do not count: dropped tokens and the removed
+    mean.
 
     The mean eigenvalue is never an extreme one, and Cholesky sees a definite matrix. `_project` removes what is left of
     these directions from the eigenvectors."""

@@ -56,8 +56,8 @@ def fit(entry: AttentionCall, real: Mask | None) -> Mask | None:
 def measure(
     sites: Sequence[tuple[Float[Tensor, "_ _ _"], Bool[Tensor, "_ _"] | None, int]], *, ranks: bool = False
 ) -> list[Float[Tensor, "fields _"]]:
-    """For every site, on the CPU, one number for each of its matrices: kappa, log kappa, centred log kappa, stable rank,
-    participation, reliable, effective and numerical rank (NaN without `ranks`), real tokens, head correlation.
+    """For every site, on the CPU, one number for each of its matrices: kappa, log kappa, centred log kappa, stable
+    rank, participation, reliable, effective and numerical rank (NaN without `ranks`), real tokens, head correlation.
 
     A site is given as its matrices x tokens x inner, their mask and its number of heads; sizes differ between sites."""
     shapes: dict[tuple[int, int, bool], list[int]] = {}
@@ -189,8 +189,8 @@ def _entropy(entry: AttentionCall, real: Bool[Tensor, "samples tokens"] | None) 
 def _coverage(
     tokens: Float[Tensor, "samples tokens width"], real: Bool[Tensor, "samples tokens"] | None, head_dim: int
 ) -> float:
-    """Mean over samples of the coverage of rank head_dim. A score is a product of two tokens, the query's and the key's,
-    so a direction in which tokens have variance v contributes v^2 to its variance."""
+    """Mean over samples of the coverage of rank head_dim. A score is a product of two tokens, the query's and the
+    key's, so a direction in which tokens have variance v contributes v^2 to its variance."""
     x, mask = tokens.double(), _rows(tokens, real)
     weight = torch.ones_like(x[..., :1]) if mask is None else mask[..., None].to(x)
     x = (x - (x * weight).sum(1, keepdim=True) / weight.sum(1, keepdim=True).clamp_min(1)) * weight

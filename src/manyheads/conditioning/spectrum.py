@@ -83,8 +83,9 @@ def spectrum(
 ) -> Spectrum:
     """Singular values of every matrix, raw and centred, and its ranks. Tokens where `mask` is False are left out.
 
-    `exact=True` is `method="exact"`; `auto` is `products` on CUDA and `eigen` elsewhere. `ranks=True` adds the effective
-    and the numerical rank. They cost nothing more with `eigen` and `exact`; `products` calls `torch.linalg.eigvalsh`."""
+    `exact=True` is `method="exact"`; `auto` is `products` on CUDA and `eigen` elsewhere. `ranks=True` adds the
+    effective and the numerical rank. They cost nothing more with `eigen` and `exact`; `products` calls
+    `torch.linalg.eigvalsh`."""
 
     def measure(block: ScaledMatrices, name: str) -> dict[str, Tensor]:
         return _spectrum(block, name, ranks, matrices.dtype)

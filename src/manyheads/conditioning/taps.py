@@ -1,8 +1,8 @@
-"""Where to listen: for each attention class, the place at which its concatenated heads can be read; for each MLP class, its
-two weight matrices.
+"""Where to listen: for each attention class, the place at which its concatenated heads can be read; for each MLP class,
+its two weight matrices.
 
-A class is known by its qualified name, so no library is imported to recognise it, and two classes called `Attention` are
-told apart. Subclasses count as their bases, whether a user wrote them or `fully_shard` did."""
+A class is known by its qualified name, so no library is imported to recognise it, and two classes called `Attention`
+are told apart. Subclasses count as their bases, whether a user wrote them or `fully_shard` did."""
 
 from __future__ import annotations
 
@@ -219,7 +219,8 @@ MLPS: Mapping[str, tuple[tuple[str, ...], str]] = {
 
 @dataclass(frozen=True, eq=False)
 class MlpMatrices:
-    """The two matrices of an MLP. `firsts` side by side are the first; the input of `second` is the hidden activation."""
+    """The two matrices of an MLP. `firsts` side by side are the first; the input of `second` is the hidden
+    activation."""
 
     firsts: tuple[nn.Module, ...]
     second: nn.Module

@@ -1,5 +1,5 @@
-"""What the two papers prove, measured: the theorem on kappa, the condition number of the concatenated heads (`theorem`),
-and attention that is written down (`constructions`). Nothing is trained; each run is one measurement."""
+"""What the two papers prove, measured: the theorem on kappa, the condition number of the concatenated heads
+(`theorem`), and attention that is written down (`constructions`). Nothing is trained; each run is one measurement."""
 
 from __future__ import annotations
 

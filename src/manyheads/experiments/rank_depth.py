@@ -1,5 +1,5 @@
-"""What does depth bring to low-rank heads (2407.16153)? By the number of points (`rank_n`), with positions to write into
-(`rank_positions`), on data that repeats (`rank_replay`), and where training breaks (`rank_rate`)."""
+"""What does depth bring to low-rank heads (2407.16153)? By the number of points (`rank_n`), with positions to write
+into (`rank_positions`), on data that repeats (`rank_replay`), and where training breaks (`rank_rate`)."""
 
 from __future__ import annotations
 

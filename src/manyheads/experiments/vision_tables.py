@@ -1,4 +1,5 @@
-"""Tables 4 and 5 (and with them Figures 6 and 7): eleven vision models beside their lean forms. Figure 1 is both tables.
+"""Tables 4 and 5 (and with them Figures 6 and 7): eleven vision models beside their lean forms. Figure 1 is both
+tables.
 
     manyheads run table4 --scale smoke     six toy pairs, a second a run
     manyheads run table4 --scale small     six pairs of the smallest sizes, CIFAR-10 at 64 px, 20 epochs, 3 seeds

@@ -1,8 +1,7 @@
 """A Hugging Face `config.json` as a record, without importing transformers.
 
-A key means here what it means to transformers. GPT-2, BERT and Nyströmformer have no head_dim of their own: transformers
-divides the width by the heads and ignores a `head_dim` key, so a key that says otherwise is refused.
-"""
+A key means here what it means to transformers. GPT-2, BERT and Nyströmformer have no head_dim of their own:
+transformers divides the width by the heads and ignores a `head_dim` key, so a key that says otherwise is refused."""
 
 from __future__ import annotations
 

@@ -57,10 +57,10 @@ def audit() -> tuple[Audited, ...]:
 
 @cache
 def likely(row: Row) -> Reading:
-    """The most likely reading: the stated configuration if its count prints as the figure; else a reading that prints it
-    and whose memory fits; else the stated configuration if its count is near and its memory fits; else the first that
-    prints the figure, or the stated one. A reading with other layers or heads than the row states (Table 3) is listed
-    and never taken as likely."""
+    """The most likely reading: the stated configuration if its count prints as the figure; else a reading that prints
+    it and whose memory fits; else the stated configuration if its count is near and its memory fits; else the first
+    that prints the figure, or the stated one. A reading with other layers or heads than the row states (Table 3) is
+    listed and never taken as likely."""
     matches, stated = matching(row), as_stated(row)
     if row.table == 3:
         matches = tuple(r for r in matches if not r.changes)

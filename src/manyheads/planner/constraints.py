@@ -1,5 +1,5 @@
-"""What a person asks for: what a redesign may cost (`Budget`: `0.5x`, `40M`, `12GB`, `5ms`, several at once) and what it
-may look like (`Limits`: policy, head_dims, depth, MLP, grouped queries, multiples that hardware likes)."""
+"""What a person asks for: what a redesign may cost (`Budget`: `0.5x`, `40M`, `12GB`, `5ms`, several at once) and what
+it may look like (`Limits`: policy, head_dims, depth, MLP, grouped queries, multiples that hardware likes)."""
 
 from __future__ import annotations
 

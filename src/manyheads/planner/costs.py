@@ -1,5 +1,5 @@
-"""What a design costs as it will be used (`Use`: sequence length or image size, batch and precision of training), and what
-training it from scratch is estimated to cost."""
+"""What a design costs as it will be used (`Use`: sequence length or image size, batch and precision of training), and
+what training it from scratch is estimated to cost."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ class Rest:
 
 @dataclass(frozen=True)
 class Use:
-    """How the model will run. `tokens` or `image` set its length or image size; `batch`, `precision` and `fused` attention
-    are those of a training step, whose memory is counted."""
+    """How the model will run. `tokens` or `image` set its length or image size; `batch`, `precision` and `fused`
+    attention are those of a training step, whose memory is counted."""
 
     tokens: int | None = None
     image: int | None = None
@@ -87,7 +87,8 @@ def layers(arch: Arch | Sketch) -> Num:
 
 
 def latency_share(arch: Arch | Sketch, original: Arch, use: Use) -> Num:
-    """Estimated batch-1 latency over the original's: the share of layers or the share of operations, whichever is larger.
+    """Estimated batch-1 latency over the original's: the share of layers or the share of operations, whichever is
+    larger.
 
     Layers count where launching kernels takes the time, operations where computing does."""
     import numpy as np

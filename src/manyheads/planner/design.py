@@ -23,8 +23,8 @@ class Design:
     """One redesign.
 
     `costs` are parameters, operations of one forward, bytes of a training step and of a KV cache, and latency (in
-    seconds where the original's is known, else as a share of it); `ratios` are these over the original's. `kappa` is the
-    predicted condition number of the concatenated heads, `kappa_ratio` that over the original's."""
+    seconds where the original's is known, else as a share of it); `ratios` are these over the original's. `kappa` is
+    the predicted condition number of the concatenated heads, `kappa_ratio` that over the original's."""
 
     arch: Arch
     policy: str

@@ -1,10 +1,10 @@
 """The designs that are searched, as three axes: depths, attention (heads and head_dim), MLP widths.
 
-For a flat model the axes hold every depth, every pair of heads and head_dim that the policies give, every MLP width. The
-stages of a staged model move together: a design keeps at least some share of every stage's depth, gives at least some
-factor of heads to each stage of a chosen subset, and keeps at least some share of every MLP. The cheapest way to meet
-such a target is the cheapest depth, heads or MLP of each stage by itself; the axes hold these for every target. Outlook
-attention is split or left alone, never widened."""
+For a flat model the axes hold every depth, every pair of heads and head_dim that the policies give, every MLP width.
+The stages of a staged model move together: a design keeps at least some share of every stage's depth, gives at least
+some factor of heads to each stage of a chosen subset, and keeps at least some share of every MLP. The cheapest way to
+meet such a target is the cheapest depth, heads or MLP of each stage by itself; the axes hold these for every target.
+Outlook attention is split or left alone, never widened."""
 
 from __future__ import annotations
 

@@ -93,7 +93,8 @@ def _unchanged_words(facts: Facts, i: int) -> Said:
 
 
 def _worse(facts: Facts) -> Bools:
-    """Inner is wider and past the peak, and still kappa is not below that of the original, which lies before the peak."""
+    """Inner is wider and past the peak, and still kappa is not below that of the original, which lies before the
+    peak."""
     wider = np.any([widened(stage) for stage in facts.stages], axis=0)
     covered = np.any([_peak(stage) | _narrow(stage) for stage in facts.stages], axis=0)
     return np.asarray(wider & ~covered & (facts.log_ratio >= UNCHANGED))
@@ -140,7 +141,8 @@ def _uncovered_words(stage: StageFacts, i: int) -> Said:
 
 
 def _low(stage: StageFacts) -> Bools:
-    """Whether rank is low: by the probe where there is one, else where heads are thin, or thinner than the original's."""
+    """Whether rank is low: by the probe where there is one, else where heads are thin, or thinner than the
+    original's."""
     if stage.measured is not None and stage.measured.coverage is not None:
         return _uncovered(stage)
     thinner = (stage.head_dim < stage.head_dim0) & (stage.head_dim < USUAL_RANK)

@@ -1,4 +1,5 @@
-"""`plan(arch, Budget(params=0.5))`: which redesigns with more heads and fewer layers fit, why, and what to beware of."""
+"""`plan(arch, Budget(params=0.5))`: which redesigns with more heads and fewer layers fit, why, and what to beware
+of."""
 
 from __future__ import annotations
 

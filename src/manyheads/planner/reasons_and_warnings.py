@@ -1,5 +1,5 @@
-"""What speaks for a design and what against it. Reasons are the same eight things about every design, in words and numbers;
-warnings are the rules that hold, serious ones first. Nothing is scored."""
+"""What speaks for a design and what against it. Reasons are the same eight things about every design, in words and
+numbers; warnings are the rules that hold, serious ones first. Nothing is scored."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""What a warning is made of: a `Remark` (a code for machines, a sentence for people, the numbers in it), and rules that say
-for which designs a warning holds and how it is worded."""
+"""What a warning is made of: a `Remark` (a code for machines, a sentence for people, the numbers in it), and rules that
+say for which designs a warning holds and how it is worded."""
 
 from __future__ import annotations
 

@@ -2,8 +2,8 @@
 
 The front holds the designs that no other fitting design equals or betters in every respect. The respects: depth, heads,
 head_dim, key and value heads and MLP of every stage (more is better), predicted kappa, serious warnings and cautions
-(less is better). There is no score: heads stand for the first paper's argument, head_dim for the second's, depth and MLP
-for what is given up. A design that is bettered only by designs with more warnings stays on the front."""
+(less is better). There is no score: heads stand for the first paper's argument, head_dim for the second's, depth and
+MLP for what is given up. A design that is bettered only by designs with more warnings stays on the front."""
 
 from __future__ import annotations
 

@@ -143,7 +143,8 @@ def presets(name: str, arch: Arch) -> dict[str, dict[str, int]]:
 
 
 def rules(names: tuple[str, ...] = MODELS) -> str:
-    """Everything of the explorer that needs no page, as JavaScript: constants, models, prediction, warnings, designs."""
+    """Everything of the explorer that needs no page, as JavaScript: constants, models, prediction, warnings,
+    designs."""
     return (
         f"const SETTINGS = {json.dumps(settings())};\nconst MODELS = {_models(names)};\n{resource('explorer_rules.js')}"
     )

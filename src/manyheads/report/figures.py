@@ -1,5 +1,5 @@
-"""The figures of a section: its headline metric over what the arms differ in, over steps, against size and against kappa,
-with the values that the paper printed."""
+"""The figures of a section: its headline metric over what the arms differ in, over steps, against size and against
+kappa, with the values that the paper printed."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Run folders sorted into sections: one for each experiment, scale and basis, with its arms and their runs. Folders that
-cannot be read are listed apart."""
+"""Run folders sorted into sections: one for each experiment, scale and basis, with its arms and their runs. Folders
+that cannot be read are listed apart."""
 
 from __future__ import annotations
 

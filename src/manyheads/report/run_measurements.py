@@ -1,4 +1,5 @@
-"""What one run measured, read from its folder: final scores, the headline over steps, probes over steps, time, machine."""
+"""What one run measured, read from its folder: final scores, the headline over steps, probes over steps, time,
+machine."""
 
 from __future__ import annotations
 

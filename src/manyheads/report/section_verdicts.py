@@ -1,5 +1,5 @@
-"""The comparisons of a section with their effects and verdicts: of two arms, of two designs that are judged at their best
-arm, and trends over all arms."""
+"""The comparisons of a section with their effects and verdicts: of two arms, of two designs that are judged at their
+best arm, and trends over all arms."""
 
 from __future__ import annotations
 

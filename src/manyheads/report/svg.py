@@ -1,4 +1,5 @@
-"""Charts as SVG: on the page, in its light or dark colours, and as files of their own, light and with title and legend."""
+"""Charts as SVG: on the page, in its light or dark colours, and as files of their own, light and with title and
+legend."""
 
 from __future__ import annotations
 
@@ -31,7 +32,8 @@ def resource(name: str) -> str:
 
 @cache
 def palette() -> dict[str, str]:
-    """The light colours by name: c0 to c7 for arms, ink, dim, rule, back. They stand in page.css, before the dark ones."""
+    """The light colours by name: c0 to c7 for arms, ink, dim, rule, back. They stand in page.css, before the dark
+    ones."""
     light, _, _ = resource("page.css").partition("@media")
     return dict(re.findall(r"--(\w+): (#\w+);", light))
 

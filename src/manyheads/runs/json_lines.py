@@ -1,5 +1,5 @@
-"""A file of JSON lines: one record a line, appended, and cut back on resume. A last line that a kill has left incomplete
-is ignored, and removed before the next write."""
+"""A file of JSON lines: one record a line, appended, and cut back on resume. A last line that a kill has left
+incomplete is ignored, and removed before the next write."""
 
 from __future__ import annotations
 

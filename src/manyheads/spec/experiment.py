@@ -27,7 +27,8 @@ NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.+]*")  # part of a folder's name; the
 
 @dataclass(frozen=True)
 class Arm:
-    """One model in a comparison. `task` and `recipe` are its own, or the fields in which they differ from its setting's.
+    """One model in a comparison. `task` and `recipe` are its own, or the fields in which they differ from its
+    setting's.
 
     `start` is the arm of the earlier experiment (`Experiment.after`) whose weights this arm starts from."""
 

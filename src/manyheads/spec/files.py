@@ -16,7 +16,8 @@ from .errors import UserError
 
 SCHEMA = 1  # of the run folder: spec.json, status.json and result.json carry it, the JSON lines follow spec.json
 PARTIAL = ".partial"
-# schema -> a function of a file's name and content that gives the next schema; an older file passes through them in order
+# schema -> a function of a file's name and content that gives the next schema; an older file passes through them in
+# order
 UPGRADERS: dict[int, Callable[[str, dict[str, Any]], dict[str, Any]]] = {}
 
 

@@ -36,8 +36,8 @@ class Form:
 
 @dataclass(frozen=True, kw_only=True)
 class LraTask(Task):
-    """A task of LRA. `train`, `valid` and `test` are the largest numbers of samples of the splits; a larger split is cut,
-    class by class. 0 for `test` leaves the test scores out."""
+    """A task of LRA. `train`, `valid` and `test` are the largest numbers of samples of the splits; a larger split is
+    cut, class by class. 0 for `test` leaves the test scores out."""
 
     train: int
     valid: int

@@ -1,8 +1,8 @@
 """The parts a model is made of: norms, mixers, residual branches, embeddings and heads, as frozen records.
 
 Every part holds only its own numbers. `heads` and `head_dim` are always stated apart: `inner`, the width of the
-concatenated heads, is their product and nothing derives one from the other. Parts do not validate themselves, so
-that their numbers may also be arrays or symbols (see `arch.count`); an `Arch` validates its parts by the rules in `check`.
+concatenated heads, is their product and nothing derives one from the other. Parts do not validate themselves, so that
+their numbers may also be arrays or symbols (see `arch.count`); an `Arch` validates its parts by the rules in `check`.
 """
 
 from __future__ import annotations
@@ -291,8 +291,8 @@ class Token:
 
 @dataclass(frozen=True)
 class Points:
-    """Points of R^dim, used as tokens without a projection (rank experiments). Learned positions are further coordinates
-    (`concat`), are added to the points (`add`), or are left out (`none`)."""
+    """Points of R^dim, used as tokens without a projection (rank experiments). Learned positions are further
+    coordinates (`concat`), are added to the points (`add`), or are left out (`none`)."""
 
     dim: int
     positions: Literal["none", "concat", "add"] = "none"

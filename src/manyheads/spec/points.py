@@ -26,8 +26,8 @@ class NearestNeighbor(Task):
     the paper has 2 dim^2 + 1 biases, whose values we could not compare.
 
     The loss is the squared distance between output and answer, so that an output of zeros has loss 1. No sample comes
-    twice, unless `replay` is the number of batches that are repeated for ever, as in the published code. `held` samples are
-    held out."""
+    twice, unless `replay` is the number of batches that are repeated for ever, as in the published code. `held` samples
+    are held out."""
 
     dim: int = 64
     tokens: int = 16

@@ -28,7 +28,8 @@ class Schedule:
     """The learning rate rises from `start` to 1 over the first `warmup` of a run, then falls to `end`. `warmup` is a
     fraction of the run; `start` and `end` are fractions of the recipe's learning rate.
 
-    `beta1 = (high, low)` moves AdamW's first beta against the learning rate, as PyTorch's OneCycleLR does by default."""
+    `beta1 = (high, low)` moves AdamW's first beta against the learning rate, as PyTorch's OneCycleLR does by
+    default."""
 
     kind: Kind = "cosine"
     warmup: float = 0.0

@@ -1,7 +1,7 @@
 """What runs would take, before anything is allocated: steps, operations, time, memory.
 
-A run's time is that of a finished run that differs in its seed alone. Where there is none it is estimated: operations at
-a machine's speed, and for every step and layer a fixed overhead, which dominates where models are small."""
+A run's time is that of a finished run that differs in its seed alone. Where there is none it is estimated: operations
+at a machine's speed, and for every step and layer a fixed overhead, which dominates where models are small."""
 
 from __future__ import annotations
 

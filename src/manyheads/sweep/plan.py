@@ -169,8 +169,9 @@ def _begun(target: Path) -> bool:
 
 
 def with_weights(root: Path, runs: Sequence[RunSpec], tuning: Experiment, pretraining: Experiment) -> list[RunSpec]:
-    """The `runs` of `tuning`, all of one scale, with the weights of their `pretraining` runs below `root`; their folders
-    hold these weights and can be trained. Where a pretraining run is not finished, the first is named and refused.
+    """The `runs` of `tuning`, all of one scale, with the weights of their `pretraining` runs below `root`; their
+    folders hold these weights and can be trained. Where a pretraining run is not finished, the first is named and
+    refused.
 
     A fine-tuning run's identity depends on its first weights, and nobody knows these before they are trained: the
     experiment states none, and here the digest of the pretrained model takes their place."""

@@ -1,5 +1,5 @@
-"""A worker process: the program, `python -m manyheads.sweep.worker`, and `Worker`, the handle of the process that started
-it.
+"""A worker process: the program, `python -m manyheads.sweep.worker`, and `Worker`, the handle of the process that
+started it.
 
 The program trains the run folders it is given, one after another. It reads one JSON object a line from its standard
 input, {"folder": ..., "device": ..., "root": ...}, and answers each with one line on its standard output, {"fate":

@@ -53,8 +53,8 @@ class Drawing(Protocol):
 
 
 class DrawnWork:
-    """A drawn task on a device. Training samples are drawn for a block of steps at a time, so that a small model does not
-    wait for many small launches. Every process draws the whole batch and takes its rows.
+    """A drawn task on a device. Training samples are drawn for a block of steps at a time, so that a small model does
+    not wait for many small launches. Every process draws the whole batch and takes its rows.
 
     Held-out samples are drawn on the CPU and are the same for every seed and device. The score `seen` is the loss on
     the first training samples: the training loss where data repeats; elsewhere it differs from the held-out loss only

@@ -175,8 +175,8 @@ class GlueWork:
         return tallies
 
     def score(self, tally: dict[str, Tensor]) -> dict[str, float]:
-        """Metrics on the first held-out file, with the standard error of the accuracy, or of Pearson's correlation where
-        the task predicts a score. `accuracy_mismatched` is on MNLI's second file, which has other genres."""
+        """Metrics on the first held-out file, with the standard error of the accuracy, or of Pearson's correlation
+        where the task predicts a score. `accuracy_mismatched` is on MNLI's second file, which has other genres."""
         outputs, true = tally["outputs0"].cpu().numpy(), self.held[0].labels
         if not np.isfinite(outputs).all():
             return dict.fromkeys(("loss", self.task.metric, "standard_error"), math.nan)
@@ -209,7 +209,8 @@ class GlueWork:
         return upload(source.ids[longest, : source.lengths[longest].min()].astype(np.int64), self.device)
 
     def trivial(self) -> dict[str, float]:
-        """Scores of a constant guess: the training set's class frequencies and most frequent class, or its mean score."""
+        """Scores of a constant guess: the training set's class frequencies and most frequent class, or its mean
+        score."""
         labels, true = self.train.labels, self.held[0].labels
         if not self.task.classes:
             return {"loss": float(((labels.mean() - true) ** 2).mean()), "pearson": 0.0, "spearman": 0.0}

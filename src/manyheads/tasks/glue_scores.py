@@ -43,7 +43,8 @@ def f1(answers: Classes, true: Classes) -> float:
 
 
 def matthews(answers: Classes, true: Classes) -> float:
-    """(TP TN - FP FN) / sqrt((TP+FP)(TP+FN)(TN+FP)(TN+FN)); 0 where every answer is the same class, or every example."""
+    """(TP TN - FP FN) / sqrt((TP+FP)(TP+FN)(TN+FP)(TN+FN)); 0 where every answer is the same class, or every
+    example."""
     tp, fp, fn, tn = confusion(answers, true)
     below = (tp + fp) * (tp + fn) * (tn + fp) * (tn + fn)
     return (tp * tn - fp * fn) / math.sqrt(below) if below else 0.0
@@ -80,8 +81,8 @@ def correlation_error(correlation: float, rows: int) -> float:
 
 @dataclass(frozen=True)
 class GlueLine:
-    """One task over seeds, in percent: the median, lowest and highest score, and the standard error that the size of the
-    held-out set leaves at the median. A smaller difference between two models says nothing."""
+    """One task over seeds, in percent: the median, lowest and highest score, and the standard error that the size of
+    the held-out set leaves at the median. A smaller difference between two models says nothing."""
 
     task: str
     median: float

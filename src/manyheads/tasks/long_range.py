@@ -280,7 +280,8 @@ class SequenceWork:
         return dict(zip(("ids", "mask"), inputs, strict=False))
 
     def trivial(self) -> dict[str, float]:
-        """The scores of the best constant guess: the labels' frequencies as probabilities, and the most frequent label."""
+        """The scores of the best constant guess: the labels' frequencies as probabilities, and the most frequent
+        label."""
         out = {}
         for split, stored in self.held.items():
             share = np.bincount(stored.labels) / len(stored)

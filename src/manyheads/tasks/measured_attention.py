@@ -1,5 +1,5 @@
-"""Measurements of attention without training: kappa, the condition number of the concatenated heads, for random matrices
-and for initial weights (2505.20802), and the errors of constructed heads (2407.16153)."""
+"""Measurements of attention without training: kappa, the condition number of the concatenated heads, for random
+matrices and for initial weights (2505.20802), and the errors of constructed heads (2407.16153)."""
 
 from __future__ import annotations
 

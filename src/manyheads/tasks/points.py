@@ -102,8 +102,8 @@ class Neighbors:
         return {"accuracy": right.double().mean(-1)}
 
     def trivial(self) -> dict[str, float]:
-        """Scores of an output of zeros, and `linear`: the loss of the best a x_i + b (sum of the points), which needs no
-        attention."""
+        """Scores of an output of zeros, and `linear`: the loss of the best a x_i + b (sum of the points), which needs
+        no attention."""
         return {"loss": 1.0, "linear": linear(self.task), "accuracy": 1 / self.task.tokens}
 
 

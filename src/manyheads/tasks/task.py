@@ -59,7 +59,8 @@ class Work(Protocol):
         """Rows of global batch `step`, on the device: a function of seed, step and row. Shapes and dtypes are fixed."""
 
     def loss(self, model: nn.Module, *batch: Tensor) -> Tensor:
-        """Mean over the rows. Calls `model` once and depends on tensors alone, so that it can be compiled and captured."""
+        """Mean over the rows. Calls `model` once and depends on tensors alone, so that it can be compiled and
+        captured."""
 
     def tally(self, model: nn.Module, share: tuple[int, int]) -> dict[str, Tensor]:
         """Part share[0] of share[1] of the evaluation: float64 sums, to be added over the parts. Each part calls the

@@ -1,8 +1,8 @@
 """What a run may spend and what it has spent: steps or seconds, when something is due, and how the batch grows.
 
 A recipe's basis (steps, samples, tokens, epochs, FLOPs or seconds) becomes a `TrainingBudget`. With `Recipe.ramp` the
-batch grows over the first part of the run, as in Crammed BERT: data is dealt in parts of `Recipe.rows` samples, numbered
-through the whole run, and a step takes more and more of them; the mean of their gradients makes one update."""
+batch grows over the first part of the run, as in Crammed BERT: data is dealt in parts of `Recipe.rows` samples,
+numbered through the whole run, and a step takes more and more of them; the mean of their gradients makes one update."""
 
 from __future__ import annotations
 

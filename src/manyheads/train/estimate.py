@@ -1,5 +1,5 @@
-"""What training will take, by the formulas of `arch`: a dry run's estimate, and the batch that fits after running out of
-memory."""
+"""What training will take, by the formulas of `arch`: a dry run's estimate, and the batch that fits after running out
+of memory."""
 
 from __future__ import annotations
 
@@ -52,8 +52,8 @@ def estimate(
     utilisation: float = 0.4,
     parallel: Parallel = "ddp",
 ) -> Estimate:
-    """What `recipe` would take for `arch` on `gpus` GPUs whose peak is `device_tflops` (the default is an A100 in TF32) and
-    which reach the share `utilisation` of it. `samples` is the size of an epoch, for a basis that needs it.
+    """What `recipe` would take for `arch` on `gpus` GPUs whose peak is `device_tflops` (the default is an A100 in TF32)
+    and which reach the share `utilisation` of it. `samples` is the size of an epoch, for a basis that needs it.
 
     The model is built on the meta device, so that a record that cannot be built is refused here and not in an hour."""
     if gpus < 1 or not 0 < utilisation <= 1 or not 0 < device_tflops < math.inf:

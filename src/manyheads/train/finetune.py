@@ -1,5 +1,5 @@
-"""Fine-tuning: a run that starts from trained weights. They become its checkpoint of step 0, from which `train` resumes,
-so that stopping, resuming and several processes work as in any run.
+"""Fine-tuning: a run that starts from trained weights. They become its checkpoint of step 0, from which `train`
+resumes, so that stopping, resuming and several processes work as in any run.
 
 A task that fine-tunes (today `Glue`) names the weights in its field `weights`: their sha256, or `scratch` for random
 ones. `train` gets their folder from its caller or finds it beside the run, and refuses other weights."""

@@ -166,7 +166,8 @@ class Session:
         self.clock.pace()
 
     def read_clock(self) -> float:
-        """The elapsed seconds. On the `seconds` basis all processes take the first one's, so that they stop together."""
+        """The elapsed seconds. On the `seconds` basis all processes take the first one's, so that they stop
+        together."""
         elapsed = self.clock.read()
         return self.ranks.agree(elapsed if self.ranks.first else 0.0)[0] if self.budget.steps is None else elapsed
 

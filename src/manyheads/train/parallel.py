@@ -35,7 +35,8 @@ class Ranks:
         return self.rank == 0
 
     def rows(self, batch: int, part: int, parts: int) -> range:
-        """The rows of a batch that this process takes as part `part` of `parts`. All parts of a process are adjacent."""
+        """The rows of a batch that this process takes as part `part` of `parts`. All parts of a process are
+        adjacent."""
         size = batch // (self.world * parts)
         start = (self.rank * parts + part) * size
         return range(start, start + size)
@@ -63,7 +64,8 @@ class Ranks:
         return self.sum(out)
 
     def agree(self, *values: float) -> tuple[float, ...]:
-        """The largest of each value over all processes. A value that only the first process knows is 0 in the others."""
+        """The largest of each value over all processes. A value that only the first process knows is 0 in the
+        others."""
         if self.world == 1:
             return values
         tensor = torch.tensor(values, dtype=torch.float64)

@@ -1,4 +1,5 @@
-"""What a checkpoint holds of a run: weights, moments, averages, the losses not yet logged, steps, samples and seconds."""
+"""What a checkpoint holds of a run: weights, moments, averages, the losses not yet logged, steps, samples and
+seconds."""
 
 from __future__ import annotations
 

@@ -11,8 +11,8 @@ from manyheads.spec.generated import Topics
 
 
 def alike(made: Topics, count: int, size: int) -> float:
-    """How often the likeness of two documents' counts tells whether they share a topic: of bytes (size 1), of topic_pairs
-    (2)."""
+    """How often the likeness of two documents' counts tells whether they share a topic: of bytes (size 1), of
+    topic_pairs (2)."""
     found = topic_pairs(3, np.arange(count), made)
     texts = [document.astype(np.int64) % 32 for sample in range(count) for document in found.one(sample)]
     codes = [text if size == 1 else text[:-1] * 32 + text[1:] for text in texts]

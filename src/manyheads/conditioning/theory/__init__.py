@@ -1,4 +1,5 @@
-"""Closed forms for kappa and for rank per head: numpy alone, arrays in and out. No other room repeats these formulas."""
+"""Closed forms for kappa and for rank per head: numpy alone, arrays in and out. No other room repeats these
+formulas."""
 
 from .gaussian import LogKappa, gaussian_bound, gaussian_edge, gaussian_log_kappa, peak_heads, ratio_for, sample_kappa
 from .rank import (

@@ -1,9 +1,9 @@
 """kappa of a tokens x inner matrix of independent Gaussian entries: its expectation for one shape or a million at once,
 and exact samples of it.
 
-With n = max(tokens, inner), p = min(tokens, inner) and nu = n - p, kappa is *not* monotone in heads: it grows with inner
-until inner = tokens, where it is about 4.65 tokens, and only then falls towards 1. E kappa is infinite at the peak (its
-tail falls as x^-(nu+1)), so every prediction is of log kappa."""
+With n = max(tokens, inner), p = min(tokens, inner) and nu = n - p, kappa is *not* monotone in heads: it grows with
+inner until inner = tokens, where it is about 4.65 tokens, and only then falls towards 1. E kappa is infinite at the
+peak (its tail falls as x^-(nu+1)), so every prediction is of log kappa."""
 
 from __future__ import annotations
 
@@ -88,7 +88,8 @@ def sample_kappa(tokens: int, inner: int, samples: int, seed: int = 0) -> Array:
 
     A Gaussian n x p matrix (n >= p) has the singular values of a p x p bidiagonal matrix whose diagonal is chi_n,
     chi_(n-1), ... and whose other diagonal is chi_(p-1), ..., chi_1, all independent (Dumitriu and Edelman, J. Math.
-    Phys. 43, 2002): 2p random numbers in place of n x p. The extreme values are found by bisection, all samples at once."""
+    Phys. 43, 2002): 2p random numbers in place of n x p. The extreme values are found by bisection, all samples at
+    once."""
     n, p = max(tokens, inner), min(tokens, inner)
     draw = np.random.default_rng(seed)
     main = draw.chisquare(np.arange(n, n - p, -1), (samples, p)).T  # squared entries, one row per step of the count
@@ -110,8 +111,8 @@ def _eigenvalue(main: Array, side: Array, above: Array, index: int) -> Array:
 
 
 def _below(main: Array, side: Array, shift: Array) -> Array:
-    """Number of eigenvalues below `shift`: the negative pivots of the stationary qd transform, which is relatively accurate
-    (Fernando and Parlett, Numer. Math. 67, 1994)."""
+    """Number of eigenvalues below `shift`: the negative pivots of the stationary qd transform, which is relatively
+    accurate (Fernando and Parlett, Numer. Math. 67, 1994)."""
     count = np.zeros_like(shift)
     rest = -shift
     for step in range(len(main)):

@@ -3,9 +3,9 @@ matrices.
 
 To first order in the logits every head is its token mean plus a product of Gaussian matrices,
     A_h = 1 vbar^T + (1 / (tokens sqrt(head_dim))) C q_h (k_h^T C v_h),     C removes the token mean.
-The mean is one large singular value, which dominates raw kappa. The rest, the bulk, is a product of matrices whose sizes
-are tokens, width and inner (twice). All heads read the same tokens, so with ever more heads kappa approaches that of the
-tokens, not 1.
+The mean is one large singular value, which dominates raw kappa. The rest, the bulk, is a product of matrices whose
+sizes are tokens, width and inner (twice). All heads read the same tokens, so with ever more heads kappa approaches that
+of the tokens, not 1.
 
 This is derived for this project and checked against samples (`docs/theory.md`): it is within 10 % for near-uniform
 attention with tokens well below width and inner. It does not cover trained models."""
@@ -53,7 +53,8 @@ def attention_kappa(tokens: Numbers, inner: Numbers, width: Numbers) -> Array:
 
 
 def raw_attention_kappa(tokens: Numbers, inner: Numbers, width: Numbers, logit_std: Numbers) -> Array:
-    """kappa of the concatenated heads with their token mean: the mean's singular value over the smallest of the bulk."""
+    """kappa of the concatenated heads with their token mean: the mean's singular value over the smallest of the
+    bulk."""
     low, high = _bulk(tokens, inner, width)
     share = mean_energy(logit_std, np.asarray(tokens, float) / np.asarray(width, float))
     mean = np.asarray(tokens, float) * share / (1 - share)  # over the mean eigenvalue of the bulk
