@@ -213,6 +213,7 @@ def test_half_models_are_measured_in_float32_and_stay_half() -> None:
     assert sites == expected
 
 
+@pytest.mark.unchecked
 def test_a_compiled_model_is_seen_and_not_compiled_again() -> None:
     from torch._dynamo.testing import CompileCounter
 

@@ -254,6 +254,7 @@ BAD = {
 # fmt: on
 
 
+@pytest.mark.unchecked
 @pytest.mark.parametrize("case", BAD)
 @pytest.mark.parametrize("name", ALL)
 def test_a_wrong_input_is_told_in_numbers(name: str, case: str) -> None:
@@ -262,6 +263,7 @@ def test_a_wrong_input_is_told_in_numbers(name: str, case: str) -> None:
         build(ALL[name])(**make())
 
 
+@pytest.mark.unchecked
 def test_wrong_segments_and_places_are_told_in_numbers() -> None:
     ids, model = tokens(), build(BOTH_WAYS["bert"])
     for given, words in [

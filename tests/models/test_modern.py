@@ -83,6 +83,7 @@ def test_meta_then_materialise_is_the_same_model(name: str) -> None:
         assert torch.equal(made(*inputs(arch)), direct(*inputs(arch)))
 
 
+@pytest.mark.unchecked
 @pytest.mark.parametrize(
     "name", [pytest.param(name, marks=() if name in COMPILED else pytest.mark.slow) for name in ORIGINALS]
 )
@@ -106,6 +107,7 @@ def test_compiles_in_one_graph_and_never_again(name: str) -> None:
         torch.testing.assert_close(torch.compile(model, fullgraph=True, backend="aot_eager")(*inputs(arch)), expected)
 
 
+@pytest.mark.unchecked
 @families
 def test_exports(name: str) -> None:
     arch = ORIGINALS[name]

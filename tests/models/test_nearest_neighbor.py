@@ -167,6 +167,7 @@ def test_costs_what_is_counted(arch: Arch) -> None:
     assert counter.get_total_flops() == forward_flops(arch)
 
 
+@pytest.mark.unchecked
 def test_learns_compiles_and_exports() -> None:
     """One graph for all steps; half precision; the loss falls."""
     model = build(nearest_neighbor(8, 1, 2, 8, 64, tokens=6, positions="concat", position_dim=8), seed=0)

@@ -261,6 +261,7 @@ def test_a_stem_can_norm_channels() -> None:
 
 
 # ------------------------------------------------------------------------------------------------------ PyTorch's tools
+@pytest.mark.unchecked
 @pytest.mark.parametrize("name", ["xcit_fixed", "tnt_fixed"])
 def test_compiles_as_one_graph_and_once(name: str) -> None:
     arch = LEAN[name]
@@ -276,6 +277,7 @@ def test_compiles_as_one_graph_and_once(name: str) -> None:
     torch.compiler.reset()
 
 
+@pytest.mark.unchecked
 @pytest.mark.parametrize("name", ["xcit_split", "tnt_split", "tnt_legacy_fixed"])
 def test_exports_with_any_batch(name: str) -> None:
     arch = LEAN[name]

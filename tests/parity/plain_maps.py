@@ -8,13 +8,13 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from manyheads.models.twins.tensors import Shape, Stack, TwinTensor, same
+from manyheads.models.twins.tensors import Conversion, Shape, Stack, TwinTensor, same
 from manyheads.spec.arch import Arch, attentions
 from manyheads.spec.parts import Masked
 
 
 @dataclass(frozen=True)
-class HeadByHead:
+class HeadByHead(Conversion):
     """Rows there: q, k, v of the first head, of the second ...; here: all queries, all keys, all values."""
 
     heads: int
@@ -28,7 +28,7 @@ class HeadByHead:
 
 
 @dataclass(frozen=True)
-class SwapHalves:
+class SwapHalves(Conversion):
     """The value above the gate there, the gate above the value here."""
 
     def into(self, theirs: Sequence[Tensor]) -> Tensor:

@@ -83,14 +83,14 @@ class DaViT(nn.Module):
         )
         self.head = ClassifyHead(arch.stages[-1].width, arch.head)
 
-    def features(self, images: Float[Tensor, "batch channels height width"]) -> Float[Tensor, "batch tokens width"]:
+    def features(self, images: Float[Tensor, "batch channels rows columns"]) -> Float[Tensor, "batch tokens width"]:
         """Tokens of the last stage, before they are pooled."""
         x = self.embed(images)
         for stage in self.stages:
             x = stage(x)
         return x
 
-    def forward(self, images: Float[Tensor, "batch channels height width"]) -> Float[Tensor, "batch classes"]:
+    def forward(self, images: Float[Tensor, "batch channels rows columns"]) -> Float[Tensor, "batch classes"]:
         """Logits of the classes."""
         return self.head(self.features(images))
 

@@ -1,7 +1,7 @@
-"""Text out of a language model, token by token, with a cache of keys and values.
+"""Text from a language model, token by token, with a cache of keys and values.
 
-found = generate(model, prompt, 200, sampling=Sampling(temperature=0.8, top_k=40), stop=end)
-found.ids, found.cache_bytes
+text = generate(model, prompt, 200, sampling=Sampling(temperature=0.8, top_k=40), stop=end)
+text.ids, text.cache_bytes
 """
 
 from __future__ import annotations
@@ -25,9 +25,8 @@ Logits = Float[Tensor, "batch vocab"]
 
 @dataclass(frozen=True)
 class Sampling:
-    """How a token is drawn. `temperature` 0 takes the likeliest; `top_k` (0: all) and `top_p` (1: all) keep the
-    likeliest ones, as many as that or as many as have that probability together. The same seed draws the same on one
-    device."""
+    """How a token is drawn. `temperature` 0 takes the likeliest token. `top_k` keeps that many of the likeliest (0: all),
+    `top_p` the likeliest that together have that probability (1: all). On one device, the same seed draws the same."""
 
     temperature: float = 0.8
     top_k: int = 0
@@ -62,8 +61,8 @@ USUAL = Sampling()
 
 @dataclass(frozen=True)
 class Generated:
-    """Prompts and what follows them. `cache_bytes` is the memory of keys and values, 0 without a cache; `seconds` were
-    spent on all but the first token, `first` on that and the prompt."""
+    """Prompts and the tokens generated after them. `cache_bytes` is the memory of keys and values, 0 without a cache.
+    `first` is the time in seconds for the prompt and the first token, `seconds` the time for the other tokens."""
 
     ids: Ids
     prompt: int
@@ -78,7 +77,7 @@ class Generated:
 
 
 def positions(arch: Arch) -> int:
-    """How many tokens a language model can look at; other models are refused."""
+    """How many tokens a language model can read. Other models are refused."""
     if not isinstance(arch.head, Lm) or not isinstance(arch.embed, Token):
         raise UserError(
             f"a {arch.family} model with a {type(arch.head).__name__} head writes no text; take gpt2 or llama"
@@ -97,11 +96,11 @@ def generate(
     cached: bool = True,
     capture: bool | None = None,
 ) -> Generated:
-    """Up to `new` tokens after each prompt (all of one length), until every row has come to `stop`.
+    """Generate up to `new` tokens after each prompt (all of one length), until every row has reached `stop`.
 
-    Where the model's positions are used up, it goes on with the later half of what it sees, and reads that once more.
-    `cached=False` reads everything at every token, for comparison. `capture` replays a token's step as one CUDA graph:
-    on a GPU the default."""
+    When the model's positions are used up, the later half of the tokens is read again from position 0 and generation
+    continues after it. `cached=False` reads all tokens at every step, for comparison. `capture` replays the step of a
+    token as one CUDA graph, which is the default on a GPU."""
     arch = model.arch
     assert isinstance(arch, Arch)
     limit = positions(arch)
@@ -122,15 +121,15 @@ def generate(
         begun = time.perf_counter()
         rows = [prompt]
         open_rows = torch.ones(len(prompt), 1, dtype=torch.bool, device=device)
-        given, first, made = prompt, 0.0, 0
-        while made < new:
-            token = sampling.draw(reader(given), dice)
+        unread, first, count = prompt, 0.0, 0
+        while count < new:
+            token = sampling.draw(reader(unread), dice)
             if stop is not None:
                 token = token.where(open_rows, stop)
                 open_rows &= token != stop
             rows.append(token)
-            given, made = token, made + 1
-            if made == 1:
+            unread, count = token, count + 1
+            if count == 1:
                 first = _now(device) - begun
             if stop is not None and not bool(open_rows.any()):
                 break
@@ -146,7 +145,7 @@ def _now(device: torch.device) -> float:
 
 
 class Reader:
-    """Logits of the next token, given tokens as they come. `room` tokens are seen at most."""
+    """Computes the logits of the next token from tokens as they come. It sees at most the last `room` tokens."""
 
     def __init__(self, model: nn.Module, room: int, cached: bool, capture: bool) -> None:
         self.model, self.room, self.capture = model, room, capture
@@ -162,7 +161,7 @@ class Reader:
         return 0 if self.cache is None else self.cache.bytes
 
     def __call__(self, ids: Ids) -> Logits:
-        """Logits of the token after `ids`, which follow what was given before."""
+        """Logits of the token after `ids`, which continue the tokens of the calls before."""
         self.seen.append(ids)
         self.length += ids.shape[1]
         if self.length > self.room:
@@ -188,8 +187,7 @@ class Reader:
 
 
 def _recorded(step: Callable[[Ids], Logits], ids: Ids) -> Callable[[Ids], Logits]:
-    """`step` as a CUDA graph. It writes the same keys and values however often it runs, so that warming up is
-    harmless."""
+    """`step` as a CUDA graph. Warming up is harmless: `step` writes the same keys and values however often it runs."""
     place = ids.clone()
     side = torch.cuda.Stream()
     side.wait_stream(torch.cuda.current_stream())

@@ -39,8 +39,8 @@ class GPT2(nn.Module):
         mask: Bool[Tensor, "batch tokens"] | None = None,
         cache: Cache | None = None,
     ) -> Float[Tensor, "batch tokens width"]:
-        """Tokens after the last block, before the final norm. `mask` is True for a real token, False for padding; with
-        `cache`, these are the tokens that follow what it holds."""
+        """Tokens after the last block, before the final norm. `mask` is True for a real token, False for padding. With
+        `cache`, `ids` continue the tokens that it holds."""
         if cache is not None:
             return self.continued(ids, cache)
         x = self.drop(self.embed(ids))
@@ -50,7 +50,7 @@ class GPT2(nn.Module):
         return x
 
     def continued(self, ids: Int[Tensor, "batch tokens"], cache: Cache) -> Float[Tensor, "batch tokens width"]:
-        """The tokens that follow what `cache` holds, after the last block; the cache is given their keys and values."""
+        """Tokens after the last block. `ids` continue the tokens that `cache` holds, which stores their keys and values."""
         x = self.drop(self.embed(ids, places=cache.places(ids)))
         for block, kept in zip(self.blocks, cache.layers, strict=True):
             x = block(x, None, None, kept)

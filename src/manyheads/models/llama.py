@@ -1,5 +1,5 @@
-"""Llama (2302.13971, 2407.21783) and its kin, such as Qwen3 (2505.09388): rotary positions, RMS norm, gated MLP,
-grouped queries, and where the record says so a norm of queries and keys."""
+"""Llama (2302.13971, 2407.21783) and models built like it, such as Qwen3 (2505.09388): rotary positions, RMS norm, a
+gated MLP, grouped queries and, where the record says so, norms of queries and keys."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from .build import embeddings, linears
 
 
 class Llama(nn.Module):
-    """Tokens, blocks, the next token. Positions enter in the attention alone."""
+    """Tokens, blocks, the next token. Positions enter only in the attention."""
 
     def __init__(self, arch: Arch, rates: Rates = Rates()) -> None:
         super().__init__()
@@ -43,8 +43,8 @@ class Llama(nn.Module):
         mask: Bool[Tensor, "batch tokens"] | None = None,
         cache: Cache | None = None,
     ) -> Float[Tensor, "batch tokens width"]:
-        """Tokens after the last block, before the final norm. `mask` is True for a real token, False for padding; with
-        `cache`, these are the tokens that follow what it holds."""
+        """Tokens after the last block, before the final norm. `mask` is True for a real token, False for padding. With
+        `cache`, `ids` continue the tokens that it holds."""
         if cache is not None:
             return self.continued(ids, cache)
         x = self.drop(self.embed(ids))
@@ -55,10 +55,12 @@ class Llama(nn.Module):
         return x
 
     def continued(self, ids: Int[Tensor, "batch tokens"], cache: Cache) -> Float[Tensor, "batch tokens width"]:
-        """The tokens that follow what `cache` holds, after the last block; the cache is given their keys and values."""
+        """Tokens after the last block. `ids` continue the tokens that `cache` holds, which stores their keys and values."""
         x = self.drop(self.embed(ids))
         places = cache.places(ids)
-        places = places if places.ndim == 1 else places[:, None]  # of each row its own: the same for all heads
+        places = (
+            places if places.ndim == 1 else places[:, None]
+        )  # positions differ between rows, and are the same for all heads
         tables = [rotary.table[places] for rotary in self.rotary]
         for block, i, kept in zip(self.blocks, self.turns, cache.layers, strict=True):
             x = block(x, None, tables[i], kept)

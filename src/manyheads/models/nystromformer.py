@@ -43,7 +43,7 @@ def mixer(width: int, layer: Layer, rates: Rates) -> nn.Module:
 class Nystromformer(nn.Module):
     """Tokens, blocks, and a head: `Classify`, or `Pair` for two documents through one encoder.
 
-    A padding mask is always the caller's: no token id stands for padding by itself. Padding changes no real token's
+    The caller hands in the padding mask: no token id stands for padding by itself. Padding changes no real token's
     result, and pooling divides by the number of real tokens."""
 
     def __init__(self, arch: Arch, rates: Rates = Rates()) -> None:
@@ -100,8 +100,8 @@ class Nystromformer(nn.Module):
         return self.head(*pooled.unflatten(0, (-1, 2)).unbind(1))
 
     def init(self) -> None:
-        """LRA's: tables N(0, 0.02), the rest as PyTorch starts it. Post-norm, transformers': every matrix, filter and
-        table N(0, 0.02), biases 0."""
+        """Pre-norm, as LRA's code: tables N(0, 0.02), the rest as PyTorch starts it. Post-norm, as transformers: every
+        matrix, filter and table N(0, 0.02), biases 0."""
         embeddings(self, std=0.02)
         post = self.layers[0][0].place == "post"
         if post:

@@ -1,6 +1,6 @@
-"""Weights of a model for one image size, made fit for another: learned positions are interpolated, the rest stays.
+"""Weights of a model for another image size: learned positions are interpolated, the rest stays.
 
-XCiT's and DaViT's positions are functions of the grid and need nothing; ViT, DeiT, TNT and VOLO have tables.
+ViT, DeiT, TNT and VOLO have tables of positions. XCiT's and DaViT's positions are functions of the grid, and stay.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from manyheads.spec.arch import Arch, side
 from manyheads.spec.errors import UserError
 from manyheads.spec.parts import ConvStem, Downsample, Patch, Pixel
 
-SIZE = re.compile(r"embed\.image|stages\[\d+\]\.tokens")  # what follows from the image size alone
+SIZE = re.compile(r"embed\.image|stages\[\d+\]\.tokens")  # the fields that an image size determines
 
 
 def resize(state: Mapping[str, Tensor], old: Arch, new: Arch) -> dict[str, Tensor]:
@@ -36,14 +36,14 @@ def resize(state: Mapping[str, Tensor], old: Arch, new: Arch) -> dict[str, Tenso
     resized = dict(state)
     for (name, front, before), (_, _, after) in zip(tables(old), tables(new), strict=True):
         if name not in state or state[name].shape[0] != before:
-            got = f"has shape {tuple(state[name].shape)}" if name in state else "is missing"
-            raise UserError(f"{name} {got}; weights of this architecture have {before} rows there")
+            fault = f"has shape {tuple(state[name].shape)}" if name in state else "is missing"
+            raise UserError(f"{name} {fault}; weights of this architecture have {before} rows there")
         resized[name] = resample(state[name], front, side(after - front))
     return resized
 
 
 def tables(arch: Arch) -> Iterator[tuple[str, int, int]]:
-    """Each table of learned positions: its name, its rows that belong to class tokens, all its rows."""
+    """Each table of learned positions: its name, how many rows belong to class tokens, how many rows it has."""
     tokens = arch.stages[0].tokens
     match arch.embed:
         case Patch(class_positions=True, class_tokens=front):
@@ -59,18 +59,19 @@ def tables(arch: Arch) -> Iterator[tuple[str, int, int]]:
 
 @torch.no_grad()
 def resample(table: Float[Tensor, "rows width"], front: int, grid: int) -> Float[Tensor, "new_rows width"]:
-    """A table for a square grid as one for a grid x grid, the first `front` rows kept; half precision in float32."""
-    kept, rest = table[:front], table[front:]
+    """The table of one square grid as that of a grid x grid. The first `front` rows are kept; half precision is
+    interpolated in float32."""
+    class_rows, rest = table[:front], table[front:]
     before = side(rest.shape[0])
     if before == grid:
         return table
     image = rest.to(torch.promote_types(table.dtype, torch.float32)).T.reshape(1, -1, before, before)
     image = F.interpolate(image, size=(grid, grid), mode="bicubic", antialias=True)
-    return torch.cat((kept, image[0].flatten(1).T.to(table.dtype)))
+    return torch.cat((class_rows, image[0].flatten(1).T.to(table.dtype)))
 
 
 def difference(a: Any, b: Any, where: str = "") -> str:
-    """The first place, other than image and token counts, where two records differ, in words; or nothing."""
+    """The first place where two records differ in more than image and token counts, as a sentence; else an empty one."""
     if is_dataclass(a) and type(a) is not type(b):
         return f"{where} is a {type(a).__name__} in the weights and a {type(b).__name__} in the model"
     if isinstance(a, tuple) and isinstance(b, tuple):
@@ -82,4 +83,4 @@ def difference(a: Any, b: Any, where: str = "") -> str:
         pairs = [(f"{where}.{name}".lstrip("."), getattr(a, name), getattr(b, name)) for name in names]
     else:
         return "" if a == b else f"{where} is {a!r} in the weights and {b!r} in the model"
-    return next((found for at, x, y in pairs if not SIZE.fullmatch(at) and (found := difference(x, y, at))), "")
+    return next((fault for at, x, y in pairs if not SIZE.fullmatch(at) and (fault := difference(x, y, at))), "")

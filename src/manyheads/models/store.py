@@ -22,8 +22,8 @@ WEIGHTS, RECORD = "model.safetensors", "arch.json"
 
 
 def save(model: nn.Module, folder: Path | str) -> None:
-    """Write a built model's record and weights. Each file is replaced in one step: a save that is cut short leaves the
-    one before it."""
+    """Write a built model's record and weights. Each file is replaced in one step, so that a save that is interrupted
+    leaves the old file."""
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
     arch = model.arch
@@ -37,7 +37,7 @@ def save(model: nn.Module, folder: Path | str) -> None:
 def load(
     folder: Path | str, *, device: torch.device | str = "cpu", rates: Rates = Rates(), image: int | None = None
 ) -> nn.Module:
-    """Read a model that `save` wrote. `image` loads it for another image size: positions are interpolated."""
+    """Read a model that `save` wrote. With `image`, it is built for that image size, and positions are interpolated."""
     folder = Path(folder)
     arch = record.load(folder / RECORD)
     state = read_weights(folder / WEIGHTS)
@@ -52,7 +52,7 @@ def load(
 
 
 def read_weights(path: Path | str) -> dict[str, Tensor]:
-    """The tensors of a safetensors file; a missing, truncated or foreign file is a sentence."""
+    """The tensors of a safetensors file. A missing, truncated or foreign file raises a `UserError`."""
     try:
         with safe_open(path, framework="pt") as file:
             return {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (it is no mapping)
@@ -63,7 +63,7 @@ def read_weights(path: Path | str) -> dict[str, Tensor]:
 
 
 def fill(model: nn.Module, state: dict[str, Tensor], source: str) -> None:
-    """Put `state` into `model`; tensors of another architecture are named, with both shapes."""
+    """Load `state` into `model`. If it is of another architecture, the error names tensors, with both shapes."""
     own = model.state_dict()
     missing, extra = sorted(own.keys() - state.keys()), sorted(state.keys() - own.keys())
     wrong = [
@@ -72,10 +72,10 @@ def fill(model: nn.Module, state: dict[str, Tensor], source: str) -> None:
         if name in state and state[name].shape != own[name].shape
     ]
     if missing or extra or wrong:
-        told = [
+        faults = [
             f"{len(names)} {word}: {', '.join(names[:3])}"
             for word, names in (("missing", missing), ("unknown", extra), ("of another shape", wrong))
             if names
         ]
-        raise UserError(f"{source} holds the weights of another architecture ({'; '.join(told)})")
+        raise UserError(f"{source} holds the weights of another architecture ({'; '.join(faults)})")
     model.load_state_dict(state)

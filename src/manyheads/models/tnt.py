@@ -19,7 +19,7 @@ from manyheads.spec.recipe import Rates
 
 from .build import linears, truncated
 
-Pixels = Float[Tensor, "batch*patches pixels pixel_width"]
+Pixels = Float[Tensor, "batch_and_patches pixels pixel_width"]
 Patches = Float[Tensor, "batch tokens width"]
 
 
@@ -42,7 +42,7 @@ class PixelEmbed(Part):
         self.class_token = nn.Parameter(torch.zeros(1, width))
         self.positions = nn.Parameter(torch.zeros(tokens, width))
 
-    def forward(self, images: Float[Tensor, "batch channels height width"]) -> tuple[Pixels, Patches]:
+    def forward(self, images: Float[Tensor, "batch channels rows columns"]) -> tuple[Pixels, Patches]:
         spec, grid = self.spec, self.spec.image // self.spec.patch
         check_image(images, spec.image, spec.channels)
         x = cut(self.conv(images), grid, self.side) if spec.legacy else self.conv(cut(images, grid, spec.patch))
@@ -52,7 +52,7 @@ class PixelEmbed(Part):
         return pixels, torch.cat((front, patches), dim=1) + self.positions
 
 
-def cut(x: Float[Tensor, "batch channels height width"], grid: int, size: int) -> Float[Tensor, "n channels size size"]:
+def cut(x: Float[Tensor, "batch channels rows columns"], grid: int, size: int) -> Float[Tensor, "n channels size size"]:
     """An image as its grid x grid patches of size x size, one after another, row by row."""
     x = x.reshape(-1, x.shape[1], grid, size, grid, size).permute(0, 2, 4, 1, 3, 5)
     return x.reshape(-1, x.shape[3], size, size)
@@ -109,7 +109,7 @@ class TNT(nn.Module):
         self.blocks = nn.ModuleList(blocks)
         self.head = ClassifyHead(first.width, arch.head)
 
-    def features(self, images: Float[Tensor, "batch channels height width"]) -> Patches:
+    def features(self, images: Float[Tensor, "batch channels rows columns"]) -> Patches:
         """Class and patch tokens after the last block, before the final norm."""
         pixels, patches = self.embed(images)
         patches = self.drop(patches)
@@ -117,7 +117,7 @@ class TNT(nn.Module):
             pixels, patches = block(pixels, patches)
         return patches
 
-    def forward(self, images: Float[Tensor, "batch channels height width"]) -> Float[Tensor, "batch classes"]:
+    def forward(self, images: Float[Tensor, "batch channels rows columns"]) -> Float[Tensor, "batch classes"]:
         return self.head(self.features(images))
 
     def init(self) -> None:

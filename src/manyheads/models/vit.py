@@ -29,14 +29,15 @@ class ViT(nn.Module):
         self.blocks = blocks(arch, rates)
         self.head = ClassifyHead(width, arch.head)
 
-    def features(self, images: Float[Tensor, "batch channels height width"]) -> Float[Tensor, "batch tokens width"]:
+    def features(self, images: Float[Tensor, "batch channels rows columns"]) -> Float[Tensor, "batch tokens width"]:
         """Tokens after the last block, before the final norm."""
         x = self.drop(self.embed(images))
         for block in self.blocks:
             x = block(x)
         return x
 
-    def forward(self, images: Float[Tensor, "batch channels height width"]) -> Float[Tensor, "batch classes"]:
+    def forward(self, images: Float[Tensor, "batch channels rows columns"]) -> Float[Tensor, "... classes"]:
+        """Logits of the classes: batch x classes, or 2 x batch x classes from a distilled model in training."""
         return self.head(self.features(images))
 
     def init(self) -> None:

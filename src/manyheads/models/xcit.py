@@ -71,7 +71,7 @@ class XCiT(nn.Module):
         self.class_token = nn.Parameter(torch.zeros(1, width))
         self.head = ClassifyHead(width, arch.head)
 
-    def features(self, images: Float[Tensor, "batch channels height width"]) -> Float[Tensor, "batch tokens width"]:
+    def features(self, images: Float[Tensor, "batch channels rows columns"]) -> Float[Tensor, "batch tokens width"]:
         """Class and patch tokens after the last class block, before the final norm."""
         x = self.drop(self.embed(images))
         for block in self.blocks:
@@ -81,7 +81,7 @@ class XCiT(nn.Module):
             x = block(x)
         return x
 
-    def forward(self, images: Float[Tensor, "batch channels height width"]) -> Float[Tensor, "batch classes"]:
+    def forward(self, images: Float[Tensor, "batch channels rows columns"]) -> Float[Tensor, "batch classes"]:
         return self.head(self.features(images))
 
     def init(self) -> None:

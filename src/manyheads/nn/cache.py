@@ -1,5 +1,5 @@
-"""Keys and values kept while text is generated, so that a new token costs one token: memory of a fixed size, written in
-place, which a CUDA graph can replay."""
+"""A cache of keys and values for generating text: a new token costs the work of one token. Its memory has a fixed size
+and is written in place, so that a CUDA graph can replay a step."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from .sdpa import attend
 
 
 class Kept:
-    """Keys and values of one attention. The memory is taken when the first tokens come, in their precision."""
+    """Keys and values of one attention. The memory is allocated with the first tokens, in their precision."""
 
     def __init__(self, cache: Cache) -> None:
         self.cache = cache
@@ -24,7 +24,7 @@ class Kept:
         k: Float[Tensor, "batch kv_heads tokens head_dim"],
         v: Float[Tensor, "batch kv_heads tokens head_dim"],
     ) -> Float[Tensor, "batch heads tokens head_dim"]:
-        """Keep these tokens' keys and values, and let each look at all tokens up to itself."""
+        """Store these tokens' keys and values, and let each token attend to all tokens up to itself."""
         cache = self.cache
         if self.keys.numel() == 0:
             batch, kv_heads, _, head_dim = v.shape
@@ -38,7 +38,7 @@ class Kept:
         groups = q.shape[1] // k.shape[1]
         if groups == 1:
             return functional.scaled_dot_product_attention(q, self.keys, self.values, attn_mask=seen)
-        # the queries that share keys stand below each other: nothing is repeated
+        # Queries that share keys are stacked, so that no keys are repeated.
         stacked = q.unflatten(1, (-1, groups)).flatten(2, 3)
         heads = functional.scaled_dot_product_attention(
             stacked, self.keys, self.values, attn_mask=seen.repeat(groups, 1)
@@ -47,12 +47,13 @@ class Kept:
 
 
 class Cache:
-    """What `layers` attentions keep of at most `room` tokens. `length` tokens are held; `at` says so on the device.
+    """The cache of a model with `layers` attentions, for at most `room` tokens. It holds `length` tokens; `at` is that
+    number on the device.
 
     A model's `features(ids, cache=...)` adds tokens; `advance` then counts them."""
 
     def __init__(self, layers: int, room: int, device: torch.device) -> None:
-        self.room = -(-room // 8) * 8  # kernels with a mask like rows of whole eights
+        self.room = -(-room // 8) * 8  # kernels that take a mask are faster with rows of multiples of 8
         self.steps = torch.arange(self.room, device=device)
         self.at = torch.zeros((), dtype=torch.int64, device=device)
         self.length = 0
@@ -63,16 +64,16 @@ class Cache:
         return self.at + self.steps[: ids.shape[1]]
 
     def advance(self, tokens: int) -> None:
-        """So many tokens more are held."""
+        """Count `tokens` more tokens as held."""
         self.length += tokens
         self.at.add_(tokens)
 
     def clear(self) -> None:
-        """Hold nothing; the memory stays."""
+        """Forget all tokens; the memory stays allocated."""
         self.length = 0
         self.at.zero_()
 
     @property
     def bytes(self) -> int:
-        """Memory taken for keys and values."""
+        """Memory allocated for keys and values."""
         return sum(tensor.nbytes for kept in self.layers for tensor in (kept.keys, kept.values))

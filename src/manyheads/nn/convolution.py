@@ -42,7 +42,7 @@ class StemConv(Part):
         self.conv = nn.Conv2d(channels, spec.out, spec.kernel, spec.stride, pad, bias=spec.bias)
         self.norm = make_norm(spec.norm, spec.out)
 
-    def forward(self, x: Float[Tensor, "batch channels height width"]) -> Float[Tensor, "batch out h w"]:
+    def forward(self, x: Float[Tensor, "batch channels rows columns"]) -> Float[Tensor, "batch out h w"]:
         x = self.conv(x)
         if self.spec.norm is not None and self.spec.norm.kind == "batch":
             x = self.norm(x)
@@ -65,7 +65,7 @@ class ConvEmbed(Embedding):
             grid = conv_side(grid, conv)
         self.positions = FourierPositions(channels[-1], spec.fourier, grid) if spec.fourier else None
 
-    def forward(self, images: Float[Tensor, "batch channels height width"]) -> Float[Tensor, "batch tokens width"]:
+    def forward(self, images: Float[Tensor, "batch channels rows columns"]) -> Float[Tensor, "batch tokens width"]:
         check_image(images, self.spec.image, self.spec.channels)
         x = images
         for conv in self.convs:

@@ -54,11 +54,11 @@ class PatchEmbed(Embedding):
         self.class_tokens = nn.Parameter(torch.zeros(spec.class_tokens, width)) if spec.class_tokens else None
         self.positions = nn.Parameter(torch.zeros(rows, width))
 
-    def forward(self, images: Float[Tensor, "batch channels height width"]) -> Float[Tensor, "batch tokens width"]:
+    def forward(self, images: Float[Tensor, "batch channels rows columns"]) -> Float[Tensor, "batch tokens width"]:
         """Class tokens, then patches row by row, with their positions."""
         return self.into_stream(self.tokens(images))
 
-    def tokens(self, images: Float[Tensor, "batch channels height width"]) -> Float[Tensor, "batch tokens width"]:
+    def tokens(self, images: Float[Tensor, "batch channels rows columns"]) -> Float[Tensor, "batch tokens width"]:
         """The tokens in the precision they were computed in."""
         spec = self.spec
         check_image(images, spec.image, spec.channels)

@@ -16,8 +16,8 @@ from .residual import ACTS, make_norm
 
 
 class ClassifyHead(Part):
-    """Norm, pool, (hidden layer), classes. With `distill`, the mean of two classifiers in evaluation and both of them
-    in training; with `aux`, half the largest vote of the patch tokens is added (VOLO)."""
+    """Norm, pool, hidden layer (if the record has one), classes. With `distill` there are two classifiers: training sees
+    both, evaluation their mean. With `aux`, half the largest logit over the patch tokens is added (VOLO)."""
 
     group = "head"
 
@@ -38,7 +38,7 @@ class ClassifyHead(Part):
     def forward(self, x: Float[Tensor, "batch tokens width"], mask: Tensor | None = None) -> Tensor:
         """Logits of the classes: batch x classes, or 2 x batch x classes from a distilled model in training."""
         if self.spec.pool == "class" and self.aux is None:
-            x = x[:, :2]  # a norm works token by token: only those that are read need it
+            x = x[:, :2]  # a norm works token by token, and only these two may be read
         x = x if self.spec.norm_last else self.norm(x)
         pooled = self.pool(x, mask)
         pooled = self.norm(pooled) if self.spec.norm_last else pooled
@@ -62,7 +62,7 @@ def mean(x: Float[Tensor, "batch tokens width"], mask: Tensor | None) -> Float[T
 
 
 class LmHead(Part):
-    """Norm and logits over the vocabulary; a tied head uses the embedding's matrix, handed in at each call."""
+    """Norm and logits over the vocabulary. A tied head uses the embedding's matrix, which each call hands in."""
 
     group = "head"
 
@@ -74,7 +74,7 @@ class LmHead(Part):
         self.bias = nn.Parameter(torch.zeros(vocab)) if spec.bias else None
 
     def last(self, x: Float[Tensor, "... width"]) -> Float[Tensor, "... width"]:
-        """What the vocabulary's matrix is applied to: a loss that never holds all logits starts here."""
+        """The input of the vocabulary's matrix."""
         return self.norm(x)
 
     def forward(self, x: Float[Tensor, "... width"], table: Tensor, targets: Tensor | None = None) -> Tensor:
@@ -99,7 +99,7 @@ class MaskedHead(Part):
         self.bias = nn.Parameter(torch.zeros(vocab)) if spec.bias else None
 
     def last(self, x: Float[Tensor, "... width"]) -> Float[Tensor, "... width"]:
-        """What the vocabulary's matrix is applied to: a loss that never holds all logits starts here."""
+        """The input of the vocabulary's matrix."""
         x = self.norm(x)
         return x if self.dense is None else self.dense_norm(nn.functional.gelu(self.dense(x)))
 
@@ -116,7 +116,7 @@ class MaskedHead(Part):
 
 
 def over_vocabulary(x: Tensor, table: Tensor, bias: Tensor | None, targets: Tensor | None) -> Tensor:
-    """Logits; or, with `targets`, their mean cross-entropy without ever holding all logits."""
+    """Logits; or, with `targets`, their mean cross-entropy, for which all logits never exist at once."""
     if targets is None:
         return nn.functional.linear(x, table, bias)
     return vocabulary_loss(x, table, targets, bias)
@@ -125,7 +125,7 @@ def over_vocabulary(x: Tensor, table: Tensor, bias: Tensor | None, targets: Tens
 def pick(
     x: Float[Tensor, "batch tokens width"], at: Int[Tensor, "batch chosen"]
 ) -> Float[Tensor, "batch chosen width"]:
-    """The tokens at the chosen positions, as many in every sequence (sparse prediction)."""
+    """The tokens at the chosen positions, the same number in every sequence (sparse prediction)."""
     check_chosen(at, *x.shape[:2])
     return x.take_along_dim(at.long()[..., None], dim=1)
 

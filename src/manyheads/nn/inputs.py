@@ -13,7 +13,7 @@ WHOLE = (torch.int64, torch.int32)
 
 
 def readable(values: Tensor) -> bool:
-    """Whether the numbers of `values` can be looked at now: not on meta, in a traced graph or in a CUDA capture."""
+    """Whether the numbers of `values` can be read now: they cannot on meta, in a traced graph or in a CUDA capture."""
     if values.device.type == "meta" or torch.compiler.is_compiling() or isinstance(values, FakeTensor):
         return False
     return not (values.device.type == "cuda" and torch.cuda.is_current_stream_capturing())
@@ -22,10 +22,9 @@ def readable(values: Tensor) -> bool:
 def check_image(images: Tensor, size: int, channels: int) -> None:
     """Refuse images of another shape than the model was built for."""
     if images.ndim != 4 or tuple(images.shape[1:]) != (channels, size, size):
-        got = "x".join(map(str, images.shape))
         raise UserError(
-            f"images are {got}; this model takes batch x {channels} x {size} x {size}. Resize the images, or "
-            "build the model for that size (positions interpolate when weights are loaded)"
+            f"images are {'x'.join(map(str, images.shape))}; this model takes batch x {channels} x {size} x {size}. "
+            "Resize the images, or build the model for that size (positions interpolate when weights are loaded)"
         )
 
 
@@ -44,12 +43,12 @@ def check_ids(ids: Tensor, vocab: int, limit: int) -> None:
 
 
 def check_types(types: Tensor, ids: Tensor, kinds: int) -> None:
-    """Refuse segment types that do not stand beside the token ids one by one, or that the model does not know."""
+    """Refuse segment types that do not match the token ids one by one, or that the model does not know."""
     if not kinds:
         raise UserError("segment types were given, and this model has none; leave them out")
     if types.shape != ids.shape or types.dtype not in WHOLE:
         raise UserError(
-            f"segment types are {types.dtype} of shape {tuple(types.shape)}; beside these token ids they are "
+            f"segment types are {types.dtype} of shape {tuple(types.shape)}; for these token ids, write "
             f"whole numbers of shape {tuple(ids.shape)}"
         )
     _check_range(types, kinds, "segment types", "this model knows")
@@ -59,8 +58,8 @@ def check_mask(mask: Tensor, ids: Tensor) -> None:
     """Refuse a padding mask that is not boolean, of another shape than the ids, or that hides a whole sequence."""
     if mask.dtype != torch.bool or mask.shape != ids.shape:
         raise UserError(
-            f"the padding mask is {mask.dtype} of shape {tuple(mask.shape)}; beside these token ids it is "
-            f"boolean (write mask.bool()) of shape {tuple(ids.shape)}, True for a real token"
+            f"the padding mask is {mask.dtype} of shape {tuple(mask.shape)}; for these token ids, write one that is "
+            f"boolean (mask.bool()) and of shape {tuple(ids.shape)}, True for a real token"
         )
     if readable(mask) and not bool(mask.any(dim=1).all()):
         empty = (~mask.any(dim=1)).nonzero()[0].item()

@@ -1,4 +1,4 @@
-"""What launches of our own kernels share: when they run, how torch.compile sees them, and what they read and write."""
+"""What launches of our Triton kernels share: when they run, how torch.compile sees them, and the tensors they take."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ from torch import Tensor
 LIBRARY = torch.library.Library("manyheads", "FRAGMENT")
 PROGRAMS = 528  # four for each multiprocessor of an H100 or H200
 TRITON = find_spec("triton") is not None  # PyTorch for CUDA brings it
-WANTED = True  # False within `without_kernels`
-FARTHEST = 2**31  # numbers from a sample's first one: beyond, an offset does not fit 32 bits
-_SIDES: dict[tuple[torch.device, int], torch.cuda.Stream] = {}  # by the stream that each is beside
+ALLOWED = True  # False within `without_kernels`
+FARTHEST = 2**31  # elements from a sample's first one: an offset beyond does not fit 32 bits
+_SIDES: dict[tuple[torch.device, int], torch.cuda.Stream] = {}  # by device and by the stream it runs beside
 
 
 def kernels_run(x: Tensor) -> bool:
-    """Whether Triton kernels work on x: on a GPU, below float64, where they are wanted and can reach all of a sample,
-    and not in a program that is being exported."""
-    usable = TRITON and WANTED and x.device.type == "cuda" and x.dtype != torch.float64 and not exporting()
+    """Whether Triton kernels work on x: on a GPU and in less than float64, where they are allowed, where offsets reach
+    all of a sample, and not in a program that is being exported."""
+    usable = TRITON and ALLOWED and x.device.type == "cuda" and x.dtype != torch.float64 and not exporting()
     return usable and reach(x) < FARTHEST
 
 
 def reach(x: Tensor) -> int:
-    """How far a sample's last number lies from its first."""
+    """How many elements a sample's last one lies behind its first."""
     far = 0
     for size, stride in zip(x.shape[1:], x.stride()[1:], strict=True):
         far += (size - 1) * stride
@@ -35,23 +35,24 @@ def reach(x: Tensor) -> int:
 
 @contextmanager
 def without_kernels() -> Iterator[None]:
-    """PyTorch's own operations alone: ours have no forward derivative."""
-    global WANTED
-    before, WANTED = WANTED, False
+    """Within, only PyTorch's own operations run: our kernels have no forward derivative."""
+    global ALLOWED
+    before, ALLOWED = ALLOWED, False
     try:
         yield
     finally:
-        WANTED = before
+        ALLOWED = before
 
 
 @torch.compiler.assume_constant_result  # type: ignore[misc]
 def exporting() -> bool:
-    """Whether a program is being exported. torch.compile takes `is_exporting` for True wherever it traces it."""
+    """Whether a program is being exported. Traced directly, `is_exporting` is True for torch.compile as well."""
     return torch.compiler.is_exporting()
 
 
 def operator(schema: str, fake: Callable[..., Any]) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """A launch that is called as it is, and in a traced graph is the operator `schema` with the outputs of `fake`."""
+    """Decorates a launch: it is called directly, but a traced graph holds the operator `schema`, whose outputs have the
+    shapes that `fake` gives."""
     name = schema.partition("(")[0]
 
     def wrap(kernel: Callable[..., Any]) -> Callable[..., Any]:
@@ -69,19 +70,19 @@ def operator(schema: str, fake: Callable[..., Any]) -> Callable[[Callable[..., A
 
 
 def rows(x: Tensor) -> Tensor:
-    """Any layout whose channels lie side by side."""
+    """x in a layout whose channels lie side by side: x itself if it has one, else a copy."""
     return x if x.stride(-1) == 1 else x.contiguous()
 
 
 def like(x: Tensor) -> Tensor:
-    """An empty tensor for x's values that lies token by token, all heads of a token side by side."""
+    """An empty tensor of x's shape, laid out token by token with all heads of a token side by side."""
     batch, heads, tokens, dim = x.shape
     return x.new_empty(batch, tokens, heads, dim).transpose(1, 2)
 
 
 def beside(x: Tensor, small: Callable[[], Any], large: Callable[[], Any]) -> Any:
-    """What `large` gives, with `small` running beside it: on a stream of its own where x is on a GPU. `small` only
-    launches, on tensors made before; whatever becomes of `large`, what comes after waits for both."""
+    """Returns what `large` returns and runs `small` beside it, on a stream of its own where x is on a GPU. `small` only
+    launches kernels, on tensors made before. Even if `large` fails, later work on the stream waits for both."""
     if x.device.type != "cuda":
         small()
         return large()
@@ -99,17 +100,17 @@ def beside(x: Tensor, small: Callable[[], Any], large: Callable[[], Any]) -> Any
 
 
 def tile(size: int) -> int:
-    """`size` rounded up to what a kernel works on."""
+    """`size` rounded up to a tile of a kernel: a power of two, at least 16."""
     return max(16, 1 << (size - 1).bit_length())
 
 
 def ceil(a: int, b: int) -> int:
-    """How many b hold a."""
+    """a / b, rounded up."""
     return -(-a // b)
 
 
 def parts(tokens: int, groups: int, block: int) -> tuple[int, int]:
-    """In how many parts the tokens of each of `groups` are worked on, and the tokens of a part."""
+    """The number of parts into which the tokens of each of `groups` are cut, and the tokens of a part."""
     blocks = ceil(tokens, block)
     chunk = ceil(blocks, min(blocks, ceil(PROGRAMS, groups))) * block
     return ceil(tokens, chunk), chunk

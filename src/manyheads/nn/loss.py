@@ -1,7 +1,7 @@
-"""Cross-entropy over a vocabulary that never holds float32 logits: a block of rows at a time, gradients in one pass.
+"""Cross-entropy over a vocabulary, a block of rows at a time: logits in float32 never exist for all rows.
 
-Logits of a block are computed in autocast's precision and overwritten by their own gradient while they are at hand, so
-that the loss needs memory for one block and reads it once. Measured in `benchmarks/`.
+Logits of a block are computed in autocast's precision and overwritten by their own gradient in the same pass, so that
+the loss needs memory for one block and reads it once. `benchmarks/` measures it.
 """
 
 from __future__ import annotations
@@ -45,16 +45,17 @@ def vocabulary_loss(
 
 
 def block_rows(rows: int, vocab: int, kind: str) -> int:
-    """How many rows of logits are held at once: equal blocks, as few as BLOCK allows."""
+    """How many rows of logits exist at once: blocks are equal, and as few as BLOCK allows."""
     blocks = -(-rows * vocab // BLOCK.get(kind, BLOCK["cpu"])) or 1
     return -(-rows // blocks)
 
 
 def check_targets(targets: Tensor, x: Tensor, vocab: int) -> None:
-    """Refuse targets that do not stand beside the rows of `x` one by one or, where they can be read, name no word."""
+    """Refuse targets that do not match the rows of `x` one by one or, where they can be read, are outside the
+    vocabulary."""
     if targets.shape != x.shape[:-1] or targets.dtype not in (torch.int64, torch.int32):
         raise UserError(
-            f"targets are {targets.dtype} of shape {tuple(targets.shape)}; beside these tokens they are whole "
+            f"targets are {targets.dtype} of shape {tuple(targets.shape)}; for these tokens, write whole "
             f"numbers of shape {tuple(x.shape[:-1])}"
         )
     if readable(targets) and targets.numel():
@@ -67,16 +68,16 @@ def check_targets(targets: Tensor, x: Tensor, vocab: int) -> None:
 
 
 class _Loss(torch.autograd.Function):
-    """The gradient is made with the loss: what it needs, the logits, is gone afterwards."""
+    """The gradient is computed in the forward pass, because the logits that it needs are gone afterwards."""
 
     @staticmethod
     def forward(
         ctx: Any, x: Tensor, table: Tensor, bias: Tensor | None, targets: Tensor, dtype: torch.dtype, rows: int
     ) -> Tensor:
-        wanted = any(ctx.needs_input_grad[:3])
+        grad = any(ctx.needs_input_grad[:3])
         short = None if bias is None else bias.to(dtype)
-        loss, dx, dtable, dbias = _blocks(x, table.to(dtype), short, targets, rows, wanted)
-        if wanted:
+        loss, dx, dtable, dbias = _blocks(x, table.to(dtype), short, targets, rows, grad)
+        if grad:
             ctx.save_for_backward(dx, dtable, dbias)
             ctx.dtypes = table.dtype, None if bias is None else bias.dtype
         return loss
@@ -97,25 +98,30 @@ class _Loss(torch.autograd.Function):
 
 
 def _fake(
-    x: Tensor, table: Tensor, bias: Tensor | None, targets: Tensor, rows: int, wanted: bool
+    x: Tensor, table: Tensor, bias: Tensor | None, targets: Tensor, rows: int, grad: bool
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     wide = torch.promote_types(x.dtype, torch.float32)
-    if not wanted:
+    if not grad:
         return x.new_empty((), dtype=wide), x.new_empty(0), x.new_empty(0, dtype=wide), x.new_empty(0, dtype=wide)
     grown = table.new_empty(len(table) if bias is not None else 0, dtype=wide)
     return x.new_empty((), dtype=wide), torch.empty_like(x), table.new_empty(table.shape, dtype=wide), grown
 
 
-@torch.library.custom_op("manyheads::vocabulary_loss", mutates_args=())
+@torch.library.custom_op(
+    "manyheads::vocabulary_loss",
+    mutates_args=(),
+    schema="(Tensor x, Tensor table, Tensor? bias, Tensor targets, SymInt rows, bool grad) -> "
+    "(Tensor, Tensor, Tensor, Tensor)",
+)
 def _blocks(
-    x: Tensor, table: Tensor, bias: Tensor | None, targets: Tensor, rows: int, wanted: bool
+    x: Tensor, table: Tensor, bias: Tensor | None, targets: Tensor, rows: int, grad: bool
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Loss, and with `wanted` the gradients of x (its precision), of table and bias (float32 sums over all blocks)."""
+    """Loss, and with `grad` the gradients of x (its precision), of table and bias (float32 sums over all blocks)."""
     vocab, extra = len(table), filling(len(table), x)
     if extra:  # rows of zeros: their logits are 0, and so are the gradients that the kernel gives them
         table = F.pad(table, (0, 0, 0, extra))
         bias = None if bias is None else F.pad(bias, (0, extra))
-    loss, dx, dtable, dbias = _fake(x, table, bias, targets, rows, wanted)
+    loss, dx, dtable, dbias = _fake(x, table, bias, targets, rows, grad)
     loss.zero_()
     dbias.zero_()
     x = x.contiguous()
@@ -123,8 +129,8 @@ def _blocks(
     for start in range(0, len(x), rows):
         part, aim = x[start : start + rows], targets[start : start + rows]
         logits = part @ table.T if bias is None else torch.addmm(bias, part, table.T)
-        loss += _rows(logits, aim, share, wanted, vocab)
-        if wanted:  # logits now hold their gradient
+        loss += _rows(logits, aim, share, grad, vocab)
+        if grad:  # logits now hold their gradient
             torch.mm(logits, table, out=dx[start : start + rows])
             _accumulate(dtable, logits.T, part, first=start == 0)
             if bias is not None:
@@ -148,23 +154,23 @@ def _accumulate(total: Tensor, a: Tensor, b: Tensor, *, first: bool) -> None:
 
 
 def filling(vocab: int, x: Tensor) -> int:
-    """Columns added to a vocabulary: a GPU multiplies matrices faster where rows begin at whole 16 bytes, which the
-    50,257 words of GPT-2 forbid."""
+    """Columns to add to a vocabulary: a GPU multiplies matrices faster if every row begins at a multiple of 16 bytes,
+    and with the 50,257 words of GPT-2 rows do not."""
     return -vocab % 64 if vocab % 8 and x.device.type == "cuda" and x.dtype != torch.float64 else 0
 
 
-def _rows(logits: Tensor, targets: Tensor, share: Tensor, wanted: bool, vocab: int) -> Tensor:
-    """Sum of the rows' losses times `share`; with `wanted`, logits are overwritten by its gradient."""
+def _rows(logits: Tensor, targets: Tensor, share: Tensor, grad: bool, vocab: int) -> Tensor:
+    """Sum of the rows' losses times `share`; with `grad`, logits are overwritten by its gradient."""
     if logits.device.type == "cuda" and logits.dtype != torch.float64:
         from .loss_kernel import rows_on_gpu
 
-        return rows_on_gpu(logits, targets, share, wanted, vocab)
+        return rows_on_gpu(logits, targets, share, grad, vocab)
     counts = targets != IGNORED
     aim = targets.where(counts, 0).long()[:, None]
     wide = logits.to(share.dtype)
     lse = wide.logsumexp(dim=1)
     losses = (lse - wide.gather(1, aim)[:, 0]) * counts
-    if wanted:
+    if grad:
         weight = (counts * share)[:, None]
         chance = wide.sub_(lse[:, None]).exp_() if wide is not logits else (wide - lse[:, None]).exp_()
         chance.mul_(weight).scatter_add_(1, aim, -weight)

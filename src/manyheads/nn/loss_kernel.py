@@ -1,4 +1,5 @@
-"""The rows of a vocabulary's loss on a GPU: each row is read once from memory and overwritten by its gradient."""
+"""Triton kernel of the loss over a vocabulary: each row of logits is read from memory once and overwritten by its
+gradient."""
 
 from __future__ import annotations
 
@@ -54,9 +55,9 @@ def _row(logits, targets, share, losses, vocab, width, stride, WANTED: tl.conste
         tl.store(row + last + columns, (chance * weight).to(logits.dtype.element_ty), mask=last + columns < width)
 
 
-def rows_on_gpu(logits: Tensor, targets: Tensor, share: Tensor, wanted: bool, vocab: int) -> Tensor:
-    """Sum of the rows' losses times `share`; with `wanted`, logits are overwritten by its gradient. Columns from
-    `vocab` on are there to fill a row: they count for nothing and their gradient is 0."""
+def rows_on_gpu(logits: Tensor, targets: Tensor, share: Tensor, grad: bool, vocab: int) -> Tensor:
+    """Sum of the rows' losses times `share`; with `grad`, logits are overwritten by its gradient. Columns from
+    `vocab` on only fill up a row: they do not count, and their gradient is 0."""
     losses = torch.empty(len(logits), device=logits.device, dtype=torch.float32)
     with torch.cuda.device_of(logits):
         _row[(len(logits),)](
@@ -67,7 +68,7 @@ def rows_on_gpu(logits: Tensor, targets: Tensor, share: Tensor, wanted: bool, vo
             vocab,
             logits.shape[1],
             logits.stride(0),
-            wanted,
+            grad,
             COLUMNS,
             num_warps=WARPS,
         )

@@ -2,9 +2,9 @@
 
     softmax(q k^T) v  ~  F1 (Z (F3 v)),   F1 = softmax(q k~^T),   F2 = softmax(q~ k~^T),   F3 = softmax(q~ k^T)
 
-q~ and k~ are the means of `landmarks` segments of consecutive tokens and Z is an iterated pseudo-inverse of F2. What a
-sample gives depends on its own real tokens alone: Z starts from each matrix's own norm, and segments divide the real
-tokens, wherever the padding ends.
+q~ and k~ are the means of `landmarks` segments of consecutive tokens, and Z is the pseudo-inverse of F2, computed by an
+iteration in at least float32. The result of a sample depends on its own real tokens alone: Z starts from each matrix's
+own norm, and segments divide the real tokens, wherever the padding ends.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ from .attention import QkvAttention
 from .launch import FARTHEST, kernels_run, tile
 from .sdpa import attend
 
-LARGEST = 4096  # numbers of a tile, landmarks x head_dim: beyond, a kernel runs out of shared memory
-INVERTED = 64  # landmarks: beyond, the inverse's kernel runs out of registers
+LARGEST = 4096  # elements of a tile, landmarks x head_dim: with more, a kernel runs out of shared memory
+INVERTED = 64  # landmarks: with more, the kernel of the inverse runs out of registers
 
 
 def nystrom(
@@ -41,18 +41,19 @@ def nystrom(
 ) -> Float[Tensor, "batch heads tokens head_dim"]:
     """F1 (Z (F3 v)), and softmax attention itself where a sample has no more real tokens than landmarks.
 
-    `mask` is True at real tokens; rows of the others are finite and mean nothing. Products associate to the right, so
-    that F3 and F1 are each one attention: landmarks ask all tokens, then all tokens ask the landmarks. No N x N tensor
-    exists and, but for the backend "products" and the means of masked tokens, no N x landmarks one. At least float32
-    throughout: Z enlarges what half precision rounds away. `fused=False` materialises all maps."""
-    # a sequence of nothing but padding counts as real: any finite answer will do, NaN would spread through gradients
+    `mask` is True at real tokens; the rows of padding are finite and meaningless. Products associate to the right, so
+    that F3 and F1 are one attention each: landmarks attend to all tokens, then all tokens attend to the landmarks. No
+    tokens x tokens tensor exists and, except in the backend "products" and for the means of masked tokens, no tokens x
+    landmarks one. Everything is computed in at least float32, because Z magnifies the rounding of half precision.
+    `fused=False` materialises all maps."""
+    # A sequence of nothing but padding counts as real: any finite result will do, and NaN would spread in gradients.
     seen = None if mask is None else mask | ~mask.any(dim=1, keepdim=True)
     keys = None if seen is None else seen[:, None, None]
     if q.shape[2] <= landmarks:
         return attend(q, k, v, mask=keys, fused=fused)
     how = backend(q, landmarks) if fused else "products"
     with autocast_off(q.device.type):
-        given, exact = q.dtype, torch.promote_types(q.dtype, torch.float32)
+        dtype, exact = q.dtype, torch.promote_types(q.dtype, torch.float32)
         if how != "triton":
             q, k, v = (t.to(exact) if how == "sdpa" else t.to(exact).contiguous() for t in (q, k, v))
         where = None if mask is None else segments(mask, landmarks)
@@ -61,8 +62,8 @@ def nystrom(
             from .nystrom_ops import few, few_and_inverse, many
 
             if landmarks <= INVERTED:
-                # gradients of bfloat16 inputs may have TF32's 11 bits, which is more than the inputs had
-                rough = given == torch.bfloat16
+                # Gradients of bfloat16 inputs may have TF32's 11 bits, which is more than the inputs have.
+                rough = dtype == torch.bfloat16
                 answers, inverse = few_and_inverse(q_marks, k_marks, k, v, seen, iterations, rough)
             else:
                 answers, inverse = few(q_marks, k, v, seen), inverse_map(q_marks, k_marks, iterations)
@@ -76,12 +77,12 @@ def nystrom(
             short = (mask & (mask.sum(dim=1, keepdim=True) <= landmarks))[:, None, :, None]
             own = answers.take_along_dim(where.clamp_min(0)[:, None, :, None], dim=2)  # each landmark is one token
             heads = torch.where(short, own.to(heads.dtype), heads)
-        return heads.to(given)
+        return heads.to(dtype)
 
 
 def backend(q: Float[Tensor, "batch heads tokens head_dim"], landmarks: int) -> str:
-    """How `nystrom` works on such queries: `triton` kernels on a GPU, where PyTorch's float32 attention is slow; there
-    `products` for float64, beyond the sizes a kernel takes and in an exported program; `sdpa` elsewhere."""
+    """How `nystrom` works on such queries. On a GPU, where PyTorch's float32 attention is slow, by `triton` kernels; but
+    by `products` in float64, in sizes that no kernel takes, and in an exported program. Elsewhere by `sdpa`."""
     if q.device.type != "cuda":
         return "sdpa"
     near = q.shape[0] * q.shape[1] * landmarks * q.shape[-1] < FARTHEST  # all landmarks
@@ -89,17 +90,17 @@ def backend(q: Float[Tensor, "batch heads tokens head_dim"], landmarks: int) -> 
 
 
 def inverse_map(q: Tensor, k: Tensor, iterations: int) -> Tensor:
-    """Z, the pseudo-inverse of softmax(q k^T / sqrt(head_dim)) of the landmarks; on a GPU in float64, for PyTorch may
-    have been told to make float32 products of TF32 ones, and 6 iterations of these leave an error of 1e-3
+    """Z, the pseudo-inverse of softmax(q k^T / sqrt(head_dim)) of the landmarks. On a GPU it is computed in float64:
+    PyTorch may be set to compute float32 products in TF32, and after 6 iterations these leave an error of 1e-3
     (emulated)."""
-    given = q.dtype
+    dtype = q.dtype
     if q.device.type == "cuda":
         q, k = q.double(), k.double()
-    return pseudo_inverse(((q * q.shape[-1] ** -0.5) @ k.mT).softmax(dim=-1), iterations).to(given)
+    return pseudo_inverse(((q * q.shape[-1] ** -0.5) @ k.mT).softmax(dim=-1), iterations).to(dtype)
 
 
 def marks_of(q: Tensor, k: Tensor, landmarks: int, where: Tensor | None, how: str) -> tuple[Tensor, Tensor]:
-    """The landmarks of q and of k: means of segments of the tokens, or of the real ones as `where` divides them."""
+    """The landmarks of q and of k: means of segments of the tokens, or of the real tokens as `where` divides them."""
     if where is not None:
         return masked_means(q, k, where, landmarks)
     if how == "triton":
@@ -121,7 +122,8 @@ def means(x: Float[Tensor, "... tokens d"], landmarks: int) -> Float[Tensor, "..
 
 
 def segments(mask: Bool[Tensor, "batch tokens"], landmarks: int) -> Int[Tensor, "batch tokens"]:
-    """The segment of every real token, -1 elsewhere: those of `means` over the real tokens of each sample, in order."""
+    """The segment of every real token, and -1 at padding. Each sample's real tokens are divided as `means` divides
+    tokens."""
     rank = mask.cumsum(dim=1) - 1
     count = rank[:, -1:] + 1
     size, longer = count // landmarks, count % landmarks
@@ -131,8 +133,8 @@ def segments(mask: Bool[Tensor, "batch tokens"], landmarks: int) -> Int[Tensor, 
 
 
 def masked_means(q: Tensor, k: Tensor, where: Int[Tensor, "batch tokens"], landmarks: int) -> tuple[Tensor, Tensor]:
-    """Means of q and of k over the segments `where`, as products with a landmarks x tokens matrix: unlike scattered
-    sums they add in one order always. A segment without tokens gives 0."""
+    """Means of q and of k over the segments `where`, as products with a landmarks x tokens matrix, which always add in
+    the same order; scattered sums do not. A segment without tokens gives 0."""
     q, k = (t.to(torch.promote_types(t.dtype, torch.float32)) for t in (q, k))
     member = (where[:, None] == torch.arange(landmarks, device=where.device)[:, None]).to(q.dtype)
     weight = member / member.sum(dim=2, keepdim=True).clamp_min(1)
@@ -140,24 +142,24 @@ def masked_means(q: Tensor, k: Tensor, where: Int[Tensor, "batch tokens"], landm
 
 
 def autocast_off(device: str) -> AbstractContextManager[object]:
-    """A context without autocast; the meta device has none to begin with."""
+    """A context without autocast, which the meta device does not have."""
     return nullcontext() if device == "meta" else torch.autocast(device, enabled=False)
 
 
 def pseudo_inverse(matrix: Float[Tensor, "*batch n n"], iterations: int) -> Float[Tensor, "*batch n n"]:
     """Z <- Z (13 - A (15 - A (7 - A))) / 4 with A = matrix Z, from matrix^T over its largest column sum.
 
-    `matrix` is a softmax (rows sum to 1), for which that start converges. The sum is each matrix's own: the published
-    code takes the largest of the whole batch, and a sample's output there depends on its neighbours. Small singular
-    values s need about 2 log(1/s) / log(3.25) iterations. A is always formed anew from the matrix: iterating A itself
-    would save half the products and diverges in float32 after some 15 iterations."""
+    `matrix` is a softmax (rows sum to 1), for which the iteration converges from there. The column sum is each matrix's
+    own: the published code takes the largest of the whole batch, which makes a sample's output depend on the others.
+    A singular value s needs about 2 log(1/s) / log(3.25) iterations. A is formed from the matrix in every iteration:
+    iterating A itself would save half the products and diverges in float32 after about 15 iterations."""
     flat = matrix.reshape(-1, *matrix.shape[-2:])
     start = flat.mT / flat.sum(dim=1).amax(dim=-1)[:, None, None]
     return _Iterated.apply(flat, start, iterations).reshape(matrix.shape)
 
 
 class _Iterated(torch.autograd.Function):
-    """The iteration of `pseudo_inverse`, its backward pass by hand: half as many operations as recorded ones."""
+    """The iteration of `pseudo_inverse`. Its backward pass, written by hand, takes half the operations of autograd's."""
 
     @staticmethod
     def forward(ctx: Any, matrix: Tensor, z: Tensor, iterations: int) -> Tensor:
@@ -176,7 +178,7 @@ class _Iterated(torch.autograd.Function):
     def backward(ctx: Any, dz: Tensor) -> tuple[Tensor, Tensor, None]:
         matrix, *kept = ctx.saved_tensors
         dmatrix = torch.zeros_like(matrix)
-        with autocast_off(matrix.device.type):  # the one that calls backward may be under autocast
+        with autocast_off(matrix.device.type):  # backward may be called under autocast
             for at in range(len(kept) - 4, -1, -4):
                 z, a, b, c = kept[at : at + 4]
                 dc = torch.baddbmm(z, z.mT, dz, beta=0, alpha=-1 / 4)
@@ -226,7 +228,8 @@ class NystromAttention(QkvAttention):
         self, values: Float[Tensor, "batch tokens inner"], mask: Bool[Tensor, "batch tokens"] | None = None
     ) -> Float[Tensor, "batch tokens inner"]:
         """`skip` along the sequence, padding taken as 0. Without a kernel it is a depthwise convolution over all inner
-        channels, channels last: 5 times faster on a CPU than one over heads with head_dim as a second dimension."""
+        channels, channels last, which on a CPU is 5 times faster than one over heads with head_dim as a second
+        dimension."""
         assert self.skip is not None
         if kernels_run(values):
             from .filter_kernels import conv

@@ -1,7 +1,7 @@
 """Nyström attention's kernels as differentiable functions.
 
 The same inputs give the same bits: every sum over tokens is taken in parts, and the parts are added in one order.
-torch.compile sees each launch as one opaque operator: inlined into its graphs these kernels run at a third of their
+torch.compile sees each launch as one opaque operator: inlined into its graphs, these kernels run at a third of their
 speed."""
 
 from __future__ import annotations
@@ -18,8 +18,7 @@ from .launch import beside, ceil, like, operator, parts, rows, tile
 
 def landmarks_of(q: Tensor, k: Tensor, landmarks: int) -> tuple[Tensor, Tensor]:
     """`nystrom.means` of q and of k."""
-    found: tuple[Tensor, Tensor] = _Landmarks.apply(rows(q), rows(k), landmarks)
-    return found
+    return _Landmarks.apply(rows(q), rows(k), landmarks)
 
 
 def few(q: Tensor, k: Tensor, v: Tensor, seen: Tensor | None) -> Tensor:
@@ -31,19 +30,15 @@ def few(q: Tensor, k: Tensor, v: Tensor, seen: Tensor | None) -> Tensor:
 def few_and_inverse(
     q: Tensor, k_marks: Tensor, k: Tensor, v: Tensor, seen: Tensor | None, iterations: int, rough: bool
 ) -> tuple[Tensor, Tensor]:
-    """`few`, and beside it `nystrom.inverse_map` of q and k_marks: one program a head, which alone leaves the rest of a
-    large device idle. `rough`: the inverse's gradients by single TF32 products."""
+    """`few`, and at the same time `nystrom.inverse_map` of q and k_marks, whose one program a head would leave most of a
+    large device idle. With `rough`, gradients of the inverse are computed by single TF32 products."""
     seen = None if seen is None else seen.contiguous()
-    found: tuple[Tensor, Tensor] = _FewAndInverse.apply(
-        q.contiguous(), k_marks.contiguous(), rows(k), rows(v), seen, iterations, rough
-    )
-    return found
+    return _FewAndInverse.apply(q.contiguous(), k_marks.contiguous(), rows(k), rows(v), seen, iterations, rough)
 
 
 def many(q: Tensor, k: Tensor, w: Tensor) -> Tensor:
     """softmax(q k^T / sqrt(head_dim)) w for few keys and values in float32, in the precision of q."""
-    found: Tensor = _Many.apply(rows(q), k.contiguous(), w.contiguous())
-    return found.transpose(1, 2)
+    return _Many.apply(rows(q), k.contiguous(), w.contiguous()).transpose(1, 2)
 
 
 # ------------------------------------------------------------------------------------------------------------ gradients
@@ -61,7 +56,7 @@ class _Landmarks(torch.autograd.Function):
 
 
 def _spread(d: Tensor, tokens: int, dtype: torch.dtype) -> Tensor:
-    """Each token's share of its segment's gradient, token by token as `like`."""
+    """Each token's share of its segment's gradient, laid out as `like` lays out."""
     landmarks, d = d.shape[2], d.transpose(1, 2)
     size, longer = tokens // landmarks, tokens % landmarks
 
@@ -108,8 +103,8 @@ class _FewAndInverse(torch.autograd.Function):
 
 
 class _Many(torch.autograd.Function):
-    """Its value lies token by token, all heads of a token side by side, and is contiguous that way: torch.compile makes
-    the gradient of a value contiguous before it is handed on, by a copy where it is not."""
+    """The value is laid out token by token, all heads of a token side by side, and is contiguous in that order:
+    torch.compile copies the gradient of a value that is not contiguous before it hands it on."""
 
     @staticmethod
     def forward(ctx: Any, q: Tensor, k: Tensor, w: Tensor) -> Tensor:
@@ -351,14 +346,14 @@ def _few_inverse_back(
 
 
 def _squares(q: Tensor, iterations: int) -> tuple[Tensor, Tensor]:
-    """Room for a matrix of landmarks x landmarks for each head, and for one at each iteration."""
+    """Empty landmarks x landmarks matrices: one for each head, and one for each head and iteration."""
     z = q.new_empty(*q.shape[:3], q.shape[2])
     return z, z.new_empty(iterations, *z.shape)
 
 
 # ---------------------------------------------------------------------------------------------------- layouts and sizes
 def _dot(*inputs: Tensor) -> str:
-    """How products are made of such inputs."""
+    """How products of such inputs are computed: in three TF32 products for float32, in one for less."""
     return "tf32x3" if any(x.dtype == torch.float32 for x in inputs) else "tf32"
 
 
@@ -367,8 +362,8 @@ def _block(marks: int, dim: int) -> int:
 
 
 def _wide(marks: int, dim: int) -> int:
-    """The block of a kernel that holds little else: 4,096 tokens of 64 heads and 64 landmarks of 32 take an H200 24 us
-    with 128 tokens at once, 27 us with 64."""
+    """Tokens in a block of a kernel that holds little else. 4,096 tokens of 64 heads and 64 landmarks of 32 take an H200
+    24 us with blocks of 128 tokens, 27 us with 64."""
     return min(128, 8192 // max(tile(marks), tile(dim))) if _block(marks, dim) == 64 else 32
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any, Self
+from typing import Any
 
 import torch
 from jaxtyping import Float
@@ -37,7 +37,7 @@ class PositionTable(Part):
         if self.table.device.type != "meta":
             self.table.copy_(self.rows())
 
-    def _apply(self, fn: Callable[[Tensor], Tensor], *args: Any, **kwargs: Any) -> Self:
+    def _apply(self, fn: Callable[[Tensor], Tensor], *args: Any, **kwargs: Any) -> PositionTable:
         super()._apply(fn, *args, **kwargs)
         self.reset()
         return self

@@ -1,4 +1,4 @@
-"""Scaled dot-product attention: which kernel runs, decided here and told when asked."""
+"""Scaled dot-product attention, and the choice of the kernel that computes it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from torch.nn import functional as F
 from .launch import kernels_run
 
 aten = torch.ops.aten
-FEW = 32  # tokens of a sample for which one program has room
+FEW = 32  # tokens of a sample that fit into one program
 
 
 def backend(

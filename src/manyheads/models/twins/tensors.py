@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -11,8 +12,22 @@ from torch import Tensor
 from manyheads.spec.errors import UserError
 
 
+class Conversion(ABC):
+    """How a tensor of ours is made of its twin's, and the other way round."""
+
+    __slots__ = ()
+
+    @abstractmethod
+    def into(self, theirs: Sequence[Tensor]) -> Tensor:
+        """Our tensor."""
+
+    @abstractmethod
+    def back(self, ours: Tensor) -> list[Tensor]:
+        """The twin's tensors."""
+
+
 @dataclass(frozen=True, slots=True)
-class Copy:
+class Copy(Conversion):
     """The same tensor."""
 
     def into(self, theirs: Sequence[Tensor]) -> Tensor:
@@ -25,7 +40,7 @@ class Copy:
 
 
 @dataclass(frozen=True, slots=True)
-class Transpose:
+class Transpose(Conversion):
     """The transposed matrix (GPT-2 keeps its linear maps as input x output)."""
 
     def into(self, theirs: Sequence[Tensor]) -> Tensor:
@@ -38,7 +53,7 @@ class Transpose:
 
 
 @dataclass(frozen=True, slots=True)
-class Stack:
+class Stack(Conversion):
     """Several tensors there, one below the other here (queries, keys, values); `sizes` are their rows."""
 
     sizes: tuple[int, ...]
@@ -53,7 +68,7 @@ class Stack:
 
 
 @dataclass(frozen=True, slots=True)
-class Shape:
+class Shape(Conversion):
     """The same numbers in another shape (a convolution's weights as a matrix, a leading 1 dropped)."""
 
     ours: tuple[int, ...]
@@ -69,7 +84,7 @@ class Shape:
 
 
 @dataclass(frozen=True, slots=True)
-class Rows:
+class Rows(Conversion):
     """Tensors of shape 1 x 1 x width there, rows of one tensor here (class and distillation token)."""
 
     count: int
@@ -84,7 +99,7 @@ class Rows:
 
 
 @dataclass(frozen=True, slots=True)
-class SkipRows:
+class SkipRows(Conversion):
     """The rows after the first `count` ones, which the twin has and never reads; on the way back these are 0."""
 
     count: int
@@ -98,16 +113,13 @@ class SkipRows:
         return [torch.cat((ours.new_zeros(self.count, *ours.shape[1:]), ours))]
 
 
-How = Copy | Transpose | Stack | Shape | Rows | SkipRows
-
-
 @dataclass(frozen=True, slots=True)
 class TwinTensor:
     """`ours` is made of `theirs`, `how` says how."""
 
     ours: str
     theirs: tuple[str, ...]
-    how: How = Copy()
+    how: Conversion = Copy()
 
 
 def same(ours: str, theirs: str, names: Sequence[str] = ("weight", "bias")) -> list[TwinTensor]:
