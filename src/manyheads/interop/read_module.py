@@ -151,7 +151,9 @@ def _layer(entry: Any, mlp: tuple[int, bool]) -> _Layer:
     shared = (matrices / width - 2 * inner) / 2 / dim  # what is left beside queries and output, halved
     kv = int(shared) if shared == int(shared) and shared and heads % int(shared) == 0 else heads
     bias = any(name.endswith("bias") for name, _ in module.named_parameters())
-    return _Layer(width, tokens, heads, dim, kv, mlp[0], mlp[1], bias)
+    return _Layer(
+        width=width, tokens=tokens, heads=heads, head_dim=dim, kv_heads=kv, mlp_dim=mlp[0], gated=mlp[1], bias=bias
+    )
 
 
 def _rest(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], arch: Arch, unread: list[str]) -> Rest:

@@ -102,15 +102,15 @@ def _(task: Images, device: torch.device, seed: int, batch: int, *, root: Path |
         assert isinstance(test, Files)
         source = Stream(train, test, terms)
     return ImageWork(
-        source,
-        test.labels,
-        task.class_count,
-        size,
-        task.augment,
-        task.label_smoothing,
-        Normaliser(mean, std, device),
-        seed,
-        device,
+        source=source,
+        test_labels=test.labels,
+        classes=task.class_count,
+        size=size,
+        augment=task.augment,
+        label_smoothing=task.label_smoothing,
+        normalise=Normaliser(mean, std, device),
+        seed=seed,
+        device=device,
     )
 
 
