@@ -176,6 +176,7 @@ def test_rates_are_rates() -> None:
         Rates(path=1.5)
 
 
+@pytest.mark.unchecked
 @pytest.mark.parametrize(
     ("name", "batch", "says"),
     [
