@@ -261,7 +261,7 @@ def test_wrong_inputs_are_refused_with_their_numbers() -> None:
         model(torch.zeros(1, 41, dtype=torch.long))
     with pytest.raises(UserError, match="run from 0 to 11; this model's vocabulary is 0 to 10"):
         model(torch.arange(12)[None])
-    with pytest.raises(UserError, match=r"boolean \(write mask.bool\(\)\) of shape \(2, 9\)"):
+    with pytest.raises(UserError, match=r"boolean \(mask.bool\(\)\) and of shape \(2, 9\)"):
         model(torch.zeros(2, 9, dtype=torch.long), torch.ones(2, 9))
     with pytest.raises(UserError, match=r"shape \(3, 9\); this model compares two documents: batch x 2 x tokens"):
         pair(torch.zeros(3, 9, dtype=torch.long))
