@@ -15,7 +15,6 @@ Precision = Literal["auto", "fp32", "tf32", "bf16"]
 Switch = Literal["auto", "on", "off"]
 USUAL = Schedule("cosine", warmup=0.05)
 IMAGENET_IMAGES = 1_281_167  # training images of ImageNet-1k: one epoch
-BASES = ("steps", "samples", "tokens", "flops", "seconds", "epochs")
 LATER: dict[str, Any] = {"later": True}  # a field that runs of earlier versions lack; its default is not written
 
 

@@ -59,22 +59,26 @@ def from_dict(kind: type[T], data: Any, where: str) -> T:
     if not isinstance(data, dict):
         raise UserError(f"{where} is {_short(data)}; write an object with the fields of {kind.__name__}")
     values = {name: value for name, value in data.items() if name != "is"}
-    by_name = {field.name: field for field in fields(kind)}  # type: ignore[arg-type]  # T is a dataclass
-    tag = f" ({kind.__name__})" if "is" in data else ""
+    _check_names(kind, values, where + (f" ({kind.__name__})" if "is" in data else ""))
+    of: Any = kind
+    kinds = hints(of)
+    return kind(**{name: _read(kinds[name], value, f"{where}.{name}") for name, value in values.items()})
+
+
+def _check_names(kind: type, values: Mapping[str, Any], where: str) -> None:
+    """Refuse fields that a record of class `kind` does not have, and the lack of one that has no default."""
+    by_name = {field.name: field for field in fields(kind)}
     for name in values:
         if name not in by_name:
             hint = nearest(name, by_name) or f"; it takes {', '.join(by_name)}"
-            raise UserError(f"{where}{tag} has no field {name!r}{hint}")
+            raise UserError(f"{where} has no field {name!r}{hint}")
     missing = [
         name
         for name, field in by_name.items()
         if name not in values and field.default is MISSING and field.default_factory is MISSING
     ]
     if missing:
-        raise UserError(f"{where}{tag} lacks {', '.join(missing)}")
-    of: Any = kind
-    kinds = hints(of)
-    return kind(**{name: _read(kinds[name], value, f"{where}.{name}") for name, value in values.items()})
+        raise UserError(f"{where} lacks {', '.join(missing)}")
 
 
 def _read(hint: Any, value: Any, where: str) -> Any:
@@ -117,14 +121,8 @@ def arch_from_dict(data: Any) -> Arch:
         schema += 1
     if not isinstance(data.get("stages"), list):
         raise UserError(f"stages is {_short(data.get('stages'))}; write a list of Stage")
+    _check_names(Arch, data, "the record")
     kinds = hints(Arch)
-    for name in data:
-        if name not in kinds:
-            hint = nearest(name, kinds) or f"; it takes {', '.join(kinds)}"
-            raise UserError(f"the record has no field {name!r}{hint}")
-    missing = sorted({field.name for field in fields(Arch) if field.default is MISSING} - data.keys())
-    if missing:
-        raise UserError(f"the record lacks {', '.join(missing)}")
     values = {name: _read(kinds[name], value, name) for name, value in data.items() if name != "schema"}
     return Arch(**{"dialect": unstated_dialect(values["family"], values["head"])} | values)
 
