@@ -12,8 +12,10 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from manyheads.conditioning.attention_modules import AttentionModule
+from manyheads.conditioning.coverage import coverage
 from manyheads.conditioning.probe import LeftOut, Sites, listeners, probe
 from manyheads.conditioning.taps import Tap
+from manyheads.interop.read_module import from_module
 from manyheads.models.build import build
 from manyheads.spec.errors import UserError
 from tests.conditioning.others import images, make
@@ -104,6 +106,16 @@ def test_the_pooling_head_of_siglip_is_not_its_only_site() -> None:
     sites, out = left_out(model, batch)
     assert [site.kind for site in sites] == ["softmax", "softmax"]
     assert "one query row" in out["head.attention"].left_out
+
+
+def test_coverage_and_a_module_that_is_read_leave_one_query_row_out() -> None:
+    model, batch, _ = make("transformers SigLIP, images")
+    samples = {"pixel_values": torch.cat([batch["pixel_values"]] * 2)}
+    assert [layer.name for layer in coverage(model, samples)] == [f"encoder.layers.{i}.self_attn" for i in range(2)]
+    assert "head.attention has one query row and stays as it is" in from_module(model, batch).unread
+    samples["pixel_values"][0] = torch.nan
+    with pytest.raises(UserError, match="NaN or infinities"):
+        coverage(model, samples)
 
 
 @pytest.mark.parametrize("mix", [fused, by_function])

@@ -66,3 +66,9 @@ def test_a_reading_is_lines_for_a_file_and_scalars_for_a_tracker() -> None:
 def test_never_is_no_interval() -> None:
     with pytest.raises(UserError, match="write 1 or more"):
         Probe(every=0, batch=None)
+
+
+def test_a_reading_says_what_was_left_out() -> None:
+    arch = ORIGINALS["xcit"]
+    sites = probe(build(arch, seed=0), inputs(arch))
+    assert ProbeReading(0, sites).left_out == sites.left_out != ()

@@ -101,9 +101,15 @@ def test_the_stated_range_holds_over_random_shapes() -> None:
 
 @pytest.mark.parametrize(
     ("tokens", "inner", "width", "heads", "logits"),
-    [(17, 192, 192, 6, 0.1), (100, 400, 400, 2, 0.1), (197, 256, 768, 8, 0.1), (197, 768, 384, 12, 0.1),
-     (50, 400, 200, 5, 0.1), (197, 768, 768, 12, 0.6)],
-)  # fmt: skip
+    [
+        (17, 192, 192, 6, 0.1),
+        (100, 400, 400, 2, 0.1),
+        (197, 256, 768, 8, 0.1),
+        (197, 768, 384, 12, 0.1),
+        (50, 400, 200, 5, 0.1),
+        (197, 768, 768, 12, 0.6),
+    ],
+)
 def test_outside_of_its_range_it_says_so(tokens: int, inner: int, width: int, heads: int, logits: float) -> None:
     assert not attention_kappa_holds(tokens, inner, width, heads, logits)
 

@@ -44,7 +44,7 @@ class Attending:
 
 
 @dataclass(eq=False)
-class Watch:
+class ForwardWatch:
     """What ran in one forward: the modules that ran, and those of them that attended outside of the known places."""
 
     model: nn.Module
@@ -85,10 +85,11 @@ class Watch:
 
 
 @contextmanager
-def watched(model: nn.Module, places: Sequence[Place]) -> Iterator[Watch]:
-    """Watch every module of the model run inside the context, by hooks that are removed after it. Enter it before the
-    hooks of the probe, which call functions of attention themselves."""
-    watch = Watch(model, places)
+def watched(model: nn.Module, places: Sequence[Place]) -> Iterator[ForwardWatch]:
+    """Watch every module of the model that runs inside the context, by hooks that are removed after it.
+
+    Enter it before the hooks of the probe, which call functions of attention themselves."""
+    watch = ForwardWatch(model, places)
     with ExitStack() as stack:
         for module in model.modules():
             if not isinstance(module, torch.jit.ScriptModule):
@@ -101,7 +102,7 @@ def watched(model: nn.Module, places: Sequence[Place]) -> Iterator[Watch]:
 class _Functions(TorchFunctionMode):
     """Tells `watch` of every softmax and every function named for attention."""
 
-    def __init__(self, watch: Watch) -> None:
+    def __init__(self, watch: ForwardWatch) -> None:
         super().__init__()
         self.watch = watch
         self.map: Tensor | None = None  # a softmax of two or three dimensions, which its values may follow
@@ -172,7 +173,9 @@ class AttentionModule:
         return f'"{self.name}": Tap("{self.candidate}", heads={self.heads or "..."})' if self.candidate else ""
 
 
-def attention_modules(watch: Watch, measured: set[nn.Module], single: set[nn.Module]) -> tuple[AttentionModule, ...]:
+def attention_modules(
+    watch: ForwardWatch, measured: set[nn.Module], single: set[nn.Module]
+) -> tuple[AttentionModule, ...]:
     """Every attention-like module in the model's order. `measured` were measured; `single` ran with one query row."""
     places = {place.module: place for place in watch.places}
     named = _named_alone(watch)
@@ -195,7 +198,7 @@ def attention_modules(watch: Watch, measured: set[nn.Module], single: set[nn.Mod
     return tuple(listed)
 
 
-def _named_alone(watch: Watch) -> set[nn.Module]:
+def _named_alone(watch: ForwardWatch) -> set[nn.Module]:
     """Modules named for attention that neither lie in nor hold a module that is known, attends, or is so named."""
     certain = {*watch.known, *watch.attending}
     inside = {part for module in certain for part in module.modules()}
@@ -203,7 +206,9 @@ def _named_alone(watch: Watch) -> set[nn.Module]:
     return {module for module in named if not (certain | named) & ({*module.modules()} - {module})}
 
 
-def _known(place: Place, cls: str, watch: Watch, measured: set[nn.Module], single: set[nn.Module]) -> AttentionModule:
+def _known(
+    place: Place, cls: str, watch: ForwardWatch, measured: set[nn.Module], single: set[nn.Module]
+) -> AttentionModule:
     listens = "arguments" if place.output is None else below(place.module, place.output)
     why, expected = "", place.tap.kind == "class" and place.module in single
     if place.module not in measured:

@@ -101,6 +101,11 @@ def _covered(
     layer: int, entry: AttentionCall, real: Bool[Tensor, "samples tokens"] | None, head_dims: Sequence[int]
 ) -> TokenCoverage:
     tokens = _tokens(entry)
+    if not tokens.isfinite().all():
+        raise UserError(
+            f"the tokens that enter {entry.place.name} hold NaN or infinities, so their spectrum is not defined; check "
+            "the weights and the batch"
+        )
     rows = centred(tokens, real)
     variances = token_variances(rows)
     curve = covered(rows)

@@ -11,7 +11,8 @@ from torch import Tensor, nn
 
 from manyheads.spec.errors import UserError
 
-from .probe import Site, as_record, probe, summary
+from .attention_modules import AttentionModule
+from .probe import Site, Sites, as_record, probe, summary
 from .taps import Tap
 
 
@@ -21,6 +22,11 @@ class ProbeReading:
 
     step: int
     sites: tuple[Site, ...]
+
+    @property
+    def left_out(self) -> tuple[AttentionModule, ...]:
+        """The attention-like modules of which nothing was measured, with the reasons."""
+        return self.sites.left_out if isinstance(self.sites, Sites) else ()
 
     def records(self) -> list[dict[str, Any]]:
         """A plain record for each site, for a file of JSON lines."""

@@ -16,7 +16,7 @@ from manyheads.arch.count import forward_flops, params
 from manyheads.arch.families import stack
 from manyheads.conditioning.attention_calls import recorded_calls
 from manyheads.conditioning.plain_forward import arguments, call, untouched, unwrap
-from manyheads.conditioning.site_numbers import as_matrices
+from manyheads.conditioning.site_numbers import as_matrices, one_row
 from manyheads.conditioning.taps import Tap, find, find_mlps, qualified
 from manyheads.planner.costs import Rest
 from manyheads.spec.arch import Arch
@@ -92,7 +92,9 @@ def _layers(module: nn.Module, batch: Any, taps: Mapping[str, Tap] | None, unrea
     args, kwargs = arguments(batch, next(module.parameters()).device)
     with untouched(module), recorded_calls(module, places, arguments=True) as calls:
         call(module, args, kwargs)
-    softmax = [entry for entry in calls if entry.place.tap.kind == "softmax"]
+    pooled = [entry for entry in calls if entry.place.tap.kind == "softmax" and one_row(entry)]
+    unread += [f"{entry.place.name} has one query row and stays as it is" for entry in pooled]
+    softmax = [entry for entry in calls if entry.place.tap.kind == "softmax" and entry not in pooled]
     others = Counter(entry.place.tap.kind for entry in calls if entry.place.tap.kind != "softmax")
     unread += [f"{count} {kind} attentions stay as they are" for kind, count in others.items()]
     if not softmax:
