@@ -116,7 +116,7 @@ class _Functions(TorchFunctionMode):
             if dim not in (-1, out.ndim - 1):
                 return out
             if out.ndim > 3:
-                self.watch.attends("softmax", out.shape[-2], out.shape[-3])
+                self.watch.attends("softmax", out.shape[-2], out.shape[1] if out.ndim == 4 else None)
             else:
                 self.map = out
         elif name in PRODUCTS and self.map is not None:
@@ -144,7 +144,7 @@ def _shape(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[in
     """Query rows and heads of a call of fused attention, where its layout is known."""
     query = next((value for value in (*args, *kwargs.values()) if isinstance(value, Tensor)), None)
     if query is not None and name in ("scaled_dot_product_attention", "flex_attention"):
-        return query.shape[-2], query.shape[-3] if query.ndim > 3 else None
+        return query.shape[-2], query.shape[1] if query.ndim == 4 else None
     if query is not None and name == "multi_head_attention_forward":
         return query.shape[0], args[4]
     return None, None
@@ -196,6 +196,21 @@ def attention_modules(
                 AttentionModule(name, cls, None, left_out=f"it is named for attention, no tap knows it, and {ran}")
             )
     return tuple(listed)
+
+
+def left_out_in_words(modules: Sequence[AttentionModule]) -> str:
+    """A sentence for each reason with the names of its modules, without the class attention that is expected; empty
+    where nothing is left."""
+    reasons: dict[tuple[str, str], list[AttentionModule]] = {}
+    for module in modules:
+        if not module.expected:
+            reasons.setdefault((module.left_out, module.module), []).append(module)
+    parts = [f"{', '.join(module.name for module in alike)} ({cls}): {why}" for (why, cls), alike in reasons.items()]
+    if not parts:
+        return ""
+    suggestions = [module.suggestion for module in modules if module.suggestion]
+    advice = f". To listen there, write for example taps={{{suggestions[0]}}}" if suggestions else ""
+    return f"the probe left out {'; '.join(parts)}{advice}"
 
 
 def _named_alone(watch: ForwardWatch) -> set[nn.Module]:

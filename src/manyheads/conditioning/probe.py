@@ -20,7 +20,7 @@ from torch import Tensor, nn
 from manyheads.spec.errors import UserError
 
 from .attention_calls import AttentionCall, recorded_calls
-from .attention_modules import AttentionModule, attention_modules, watched
+from .attention_modules import AttentionModule, attention_modules, left_out_in_words, watched
 from .jacobian import Jacobian, extremes
 from .plain_forward import arguments, call, untouched, unwrap
 from .site_numbers import Detail, as_matrices, fit, look_closer, mean_and_spread, measure, one_row
@@ -147,21 +147,6 @@ def listeners(model: nn.Module, batch: Any, *, taps: Mapping[str, Tap] | None = 
     args, kwargs = arguments(batch, _device(module))
     with untouched(module):
         return _calls(module, known(module, taps), args, kwargs, False)[1]
-
-
-def left_out_in_words(modules: Sequence[AttentionModule]) -> str:
-    """A sentence for each reason with the names of its modules, without the class attention that is expected; empty
-    where nothing is left."""
-    reasons: dict[tuple[str, str], list[AttentionModule]] = {}
-    for module in modules:
-        if not module.expected:
-            reasons.setdefault((module.left_out, module.module), []).append(module)
-    parts = [f"{', '.join(module.name for module in alike)} ({cls}): {why}" for (why, cls), alike in reasons.items()]
-    if not parts:
-        return ""
-    suggestions = [module.suggestion for module in modules if module.suggestion]
-    advice = f". To listen there, write for example taps={{{suggestions[0]}}}" if suggestions else ""
-    return f"the probe left out {'; '.join(parts)}{advice}"
 
 
 def _device(module: nn.Module) -> torch.device | None:
