@@ -16,6 +16,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from manyheads.spec.errors import UserError
+from manyheads.spec.html_table import html_table
 
 from .attention_calls import AttentionCall, recorded_calls
 from .jacobian import Jacobian, extremes
@@ -70,6 +71,37 @@ class Site:
     jacobian: Jacobian | None = None
 
 
+class Sites(tuple[Site, ...]):
+    """The sites of one probe, in the order of the forward. It prints as a line, and as a table in a notebook."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        if not self:
+            return "Sites(none)"
+        ranges = []
+        for kind in dict.fromkeys(site.kind for site in self):
+            kappas = [site.kappa for site in self if site.kind == kind]
+            ranges.append(f"{len(kappas)} of {kind} attention, kappa {min(kappas):.3g} to {max(kappas):.3g}")
+        return f"Sites({'; '.join(ranges)})"
+
+    def _repr_html_(self) -> str:
+        titles = ("site", "kind", "tokens x inner", "heads", "kappa", "centred", "Gaussian")
+        rows = [
+            (
+                site.name,
+                site.kind,
+                f"{site.tokens} x {site.inner}",
+                f"{site.heads} x {site.head_dim}",
+                f"{site.kappa:.3g}",
+                f"{site.centred_kappa:.3g}",
+                f"{math.exp(site.gaussian_log_kappa):.3g}",
+            )
+            for site in self
+        ]
+        return html_table(titles, rows)
+
+
 def probe(
     model: nn.Module,
     batch: Any,
@@ -78,7 +110,7 @@ def probe(
     detail: bool = False,
     jacobian: bool = False,
     taps: Mapping[str, Tap] | None = None,
-) -> tuple[Site, ...]:
+) -> Sites:
     """One record for every attention call, in the order of the forward; class attention (one row) is left out.
 
     `batch` is a tensor, a tuple of arguments or a mapping of keyword arguments. `mask` is True at real tokens; by
@@ -105,7 +137,7 @@ def probe(
         rows = measure(sites, ranks=detail or sites[0][0].device.type != "cuda")
         closer = [look_closer(entry, real) if detail else None for _, _, entry in named]
         slopes = _jacobians(module, places, args, kwargs) if jacobian else {}
-    return tuple(
+    return Sites(
         _site(name, layer, entry, numbers, near, slopes.get(name))
         for (name, layer, entry), numbers, near in zip(named, rows, closer, strict=True)
     )

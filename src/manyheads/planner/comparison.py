@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from manyheads.arch.controls import makers
@@ -18,7 +18,7 @@ class ComparisonArm:
     """One model of a comparison: what it matches and by what relative miss, or why it cannot be made (`fault`)."""
 
     name: str
-    arch: Arch | None
+    arch: Arch | None = field(repr=False)
     params: int
     matches: str
     residual: float = 0.0
