@@ -32,6 +32,9 @@ def probe(
     ] = False,
     seed: Annotated[int, typer.Option(help="Seed of initial weights and of noise.")] = 0,
     device: Annotated[str, typer.Option(help="Where the model runs: cpu, cuda, cuda:1.")] = "cpu",
+    trust_remote_code: Annotated[
+        bool, typer.Option("--trust-remote-code", help="Execute the Python files that an hf: model brings.")
+    ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
     plot: Annotated[Path | None, typer.Option(help="Draw kappa over layers to this file (.svg, .png, .pdf).")] = None,
 ) -> None:
@@ -46,7 +49,15 @@ def probe(
         from manyheads.conditioning.probe import probe as run_probe
 
         loaded = load_with_inputs(
-            model, images=images, text=text, batch=batch, tokens=tokens, random=random, seed=seed, device=device
+            model,
+            images=images,
+            text=text,
+            batch=batch,
+            tokens=tokens,
+            random=random,
+            seed=seed,
+            device=device,
+            trust_remote_code=trust_remote_code,
         )
         status.update(f"probing {model}")
         sites = run_probe(loaded.module, loaded.inputs, detail=detail, jacobian=jacobian)
