@@ -42,6 +42,9 @@ def probe(
     ] = None,
     seed: Annotated[int, typer.Option(help="Seed of initial weights and of noise.")] = 0,
     device: Annotated[str, typer.Option(help="Where the model runs: cpu, cuda, cuda:1.")] = "cpu",
+    trust_remote_code: Annotated[
+        bool, typer.Option("--trust-remote-code", help="Execute the Python files that an hf: model brings.")
+    ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
     plot: Annotated[Path | None, typer.Option(help="Draw kappa over layers to this file (.svg, .png, .pdf).")] = None,
 ) -> None:
@@ -57,7 +60,15 @@ def probe(
 
         own = read_taps(tap or [])
         loaded = load_with_inputs(
-            model, images=images, text=text, batch=batch, tokens=tokens, random=random, seed=seed, device=device
+            model,
+            images=images,
+            text=text,
+            batch=batch,
+            tokens=tokens,
+            random=random,
+            seed=seed,
+            device=device,
+            trust_remote_code=trust_remote_code,
         )
         status.update(f"probing {model}")
         if taps:

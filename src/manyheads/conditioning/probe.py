@@ -18,6 +18,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from manyheads.spec.errors import UserError
+from manyheads.spec.html_table import html_table
 
 from .attention_calls import AttentionCall, recorded_calls
 from .attention_modules import AttentionModule, attention_modules, left_out_in_words, watched
@@ -76,7 +77,8 @@ class Site:
 
 
 class Sites(tuple[Site, ...]):
-    """The sites of one probe in the order of the forward, and every attention-like module of the model in `modules`."""
+    """The sites of one probe in the order of the forward, and every attention-like module of the model in `modules`. It
+    prints as a line, and as a table in a notebook."""
 
     modules: tuple[AttentionModule, ...]
 
@@ -90,6 +92,32 @@ class Sites(tuple[Site, ...]):
     def left_out(self) -> tuple[AttentionModule, ...]:
         """The modules that attend, or seem to, and of which nothing was measured."""
         return tuple(module for module in self.modules if module.left_out)
+
+    def __repr__(self) -> str:
+        if not self:
+            return "Sites(none)"
+        ranges = []
+        for kind in dict.fromkeys(site.kind for site in self):
+            kappas = [site.kappa for site in self if site.kind == kind]
+            ranges.append(f"{len(kappas)} of {kind} attention, kappa {min(kappas):.3g} to {max(kappas):.3g}")
+        missing = f"; {len(self.left_out)} left out" if self.left_out else ""
+        return f"Sites({'; '.join(ranges)}{missing})"
+
+    def _repr_html_(self) -> str:
+        titles = ("site", "kind", "tokens x inner", "heads", "kappa", "centred", "Gaussian")
+        rows = [
+            (
+                site.name,
+                site.kind,
+                f"{site.tokens} x {site.inner}",
+                f"{site.heads} x {site.head_dim}",
+                f"{site.kappa:.3g}",
+                f"{site.centred_kappa:.3g}",
+                f"{math.exp(site.gaussian_log_kappa):.3g}",
+            )
+            for site in self
+        ]
+        return html_table(titles, rows)
 
 
 class LeftOut(UserWarning):
