@@ -23,7 +23,7 @@ def rank(
     random: Annotated[bool, typer.Option("--random", help="Initial weights instead of trained ones.")] = False,
     images: Annotated[Path | None, typer.Option(help="Folder of images to measure on. Default: noise.")] = None,
     text: Annotated[Path | None, typer.Option(help="Text file to measure on, with the tokenizer in hf:FOLDER.")] = None,
-    batch: Annotated[int, typer.Option(help="Number of samples.")] = 8,
+    batch: Annotated[int, typer.Option("--batch", "--batch-size", help="Number of samples.")] = 8,
     tokens: Annotated[int | None, typer.Option(help="Length of a language model's sequences.")] = None,
     seed: Annotated[int, typer.Option(help="Seed of initial weights and of noise.")] = 0,
     device: Annotated[str, typer.Option(help="Where the model runs: cpu, cuda, cuda:1.")] = "cpu",

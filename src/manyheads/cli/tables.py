@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from typing import Any
 
 GAP = 2  # spaces between columns
-NOTE = 24  # characters that a note has at least
+NOTE = 30  # characters that a note has at least
 
 
 @dataclass(frozen=True)
 class Column:
     """A column of a table. Of the columns that may be left out, the one with the highest `leave` goes first; one with 0
-    always stays, such as a run's name and its headline number. The text of a `note` may be cut."""
+    always stays, such as a run's name and its headline number. A `note` takes the width that is left, and wraps."""
 
     title: str
     right: bool = False
@@ -24,7 +24,7 @@ class Column:
 def fitting(columns: Sequence[Column], rows: Sequence[Sequence[str]], width: int) -> dict[int, int]:
     """The numbers of the columns that fit in `width` characters side by side, and the width of each.
 
-    Notes are cut. The first column is folded where it takes more than half of the width and others would leave for it,
+    Notes wrap. The first column is folded where it takes more than half of the width and others would leave for it,
     or where even the columns that always stay do not fit."""
     from rich.cells import cell_len
 
@@ -58,10 +58,8 @@ def show(
         title=heading, title_justify="left", box=None, header_style="bold", pad_edge=False, padding=(0, GAP, 0, 0)
     )
     for i, wide in kept.items():
-        note = columns[i].note
         justify: Any = "right" if columns[i].right else "left"
-        overflow: Any = "ellipsis" if note else "fold"
-        table.add_column(Text(columns[i].title), justify=justify, width=wide, no_wrap=note, overflow=overflow)
+        table.add_column(Text(columns[i].title), justify=justify, width=wide, overflow="fold")
     for number, row in enumerate(rows):
         style = styles[number] if styles else ""
         cells = [Text(row[i], style=style if isinstance(style, str) else style[i]) for i in kept]
