@@ -73,7 +73,8 @@ def test_a_narrow_terminal_loses_no_part_of_a_name(root: Path) -> None:
     Run.create(root / name, spec(9))
     lines = listed(cwd=root.parent, columns=60).splitlines()
     start = next(i for i, line in enumerate(lines) if line.startswith("experiment/"))
-    assert name in "".join(line[:20].strip() for line in lines[start : start + 5])
+    wide = lines[0].index("state")
+    assert name in "".join(line[:wide].strip() for line in lines[start : start + 5])
 
 
 def test_machines_get_all_of_it(root: Path) -> None:

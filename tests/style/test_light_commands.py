@@ -1,4 +1,4 @@
-"""`--help`, `zoo`, `shape` and `audit` import neither torch nor numpy."""
+"""`--help`, `shape`, `audit` and what lists names import neither torch nor numpy."""
 
 from __future__ import annotations
 
@@ -26,6 +26,10 @@ print(json.dumps([code or 0, heavy]), file=sys.stderr)
     [
         ["--help"],
         ["zoo"],
+        ["tasks"],
+        ["recipes"],
+        ["datasets"],
+        ["experiments"],
         ["shape", "vit_b", "--depth", "7", "--heads", "16"],
         ["shape", "vit_b", "--depth", "7", "--heads", "16", "--mlp-dim", "1536", "--json"],
         ["audit"],

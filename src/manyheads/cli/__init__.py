@@ -11,6 +11,7 @@ import typer
 from manyheads.spec.errors import UserError
 
 from .audit import audit
+from .catalogue import datasets, experiments, recipes, tasks
 from .data import data
 from .demo import demo
 from .generate import generate
@@ -33,7 +34,11 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-for command in (zoo, shape, plan, train, demo, run, runs, report, probe, rank, theory, audit, data, tokenize, generate):
+COMMANDS = (
+    *(zoo, shape, plan, train, demo, run, runs, report, probe, rank, theory, audit, data, tokenize, generate),
+    *(tasks, recipes, datasets, experiments),
+)
+for command in COMMANDS:
     app.command()(command)
 
 

@@ -44,7 +44,9 @@ def plan(
     multiples: Annotated[str, typer.Option(help="Heads, head_dim and MLP width are multiples of these.")] = "1,8,64",
     tokens: Annotated[int | None, typer.Option(help="Context length of a language model.")] = None,
     image: Annotated[int | None, typer.Option(help="Image size.")] = None,
-    batch: Annotated[int, typer.Option(help="Batch of a training step, for its memory.")] = 32,
+    batch: Annotated[
+        int, typer.Option("--batch", "--batch-size", help="Batch of a training step, for its memory.")
+    ] = 32,
     precision: Annotated[str, typer.Option(help="Precision of training, for its memory: fp32, amp or bf16.")] = "amp",
     unfused: Annotated[bool, typer.Option("--unfused", help="Training keeps the attention maps in memory.")] = False,
     probe: Annotated[

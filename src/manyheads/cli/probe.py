@@ -25,7 +25,7 @@ def probe(
     random: Annotated[bool, typer.Option("--random", help="Initial weights instead of trained ones.")] = False,
     images: Annotated[Path | None, typer.Option(help="Folder of images to measure on. Default: noise.")] = None,
     text: Annotated[Path | None, typer.Option(help="Text file to measure on, with the tokenizer in hf:FOLDER.")] = None,
-    batch: Annotated[int, typer.Option(help="Number of samples.")] = 4,
+    batch: Annotated[int, typer.Option("--batch", "--batch-size", help="Number of samples.")] = 4,
     tokens: Annotated[int | None, typer.Option(help="Length of a language model's sequences.")] = None,
     detail: Annotated[
         bool, typer.Option(help="Also measure attention entropy, and kappa of tokens, values and MLP.")

@@ -12,6 +12,7 @@ from manyheads.spec.errors import UserError
 
 from .model_and_inputs import load_with_inputs
 from .numbers import whole_numbers
+from .tables import Column, show
 
 
 def rank(
@@ -22,7 +23,7 @@ def rank(
     random: Annotated[bool, typer.Option("--random", help="Initial weights instead of trained ones.")] = False,
     images: Annotated[Path | None, typer.Option(help="Folder of images to measure on. Default: noise.")] = None,
     text: Annotated[Path | None, typer.Option(help="Text file to measure on, with the tokenizer in hf:FOLDER.")] = None,
-    batch: Annotated[int, typer.Option(help="Number of samples.")] = 8,
+    batch: Annotated[int, typer.Option("--batch", "--batch-size", help="Number of samples.")] = 8,
     tokens: Annotated[int | None, typer.Option(help="Length of a language model's sequences.")] = None,
     seed: Annotated[int, typer.Option(help="Seed of initial weights and of noise.")] = 0,
     device: Annotated[str, typer.Option(help="Where the model runs: cpu, cuda, cuda:1.")] = "cpu",
@@ -74,31 +75,38 @@ def rank(
 
 def _print(report: dict[str, Any]) -> None:
     from rich.console import Console
-    from rich.table import Table
 
     console = Console()
     layers = report["layers"]
-    table = Table(box=None, header_style="bold", pad_edge=False)
-    table.add_column("site", no_wrap=True)
     asked = [share["head_dim"] for share in layers[0]["shares"][1:]]
-    titles = ["tokens x width", "heads", "effective rank", "0.9 needs", "covers", "floor"]
-    for title in titles + [f"{dim} {what}" for dim in asked for what in ("covers", "floor")]:
-        table.add_column(title, justify="right")
+    columns = [
+        Column("site"),
+        Column("tokens x width", right=True, leave=6),
+        Column("heads", right=True, leave=5),
+        Column("effective rank", right=True, leave=4),
+        Column("0.9 needs", right=True, leave=2),
+        Column("covers", right=True),
+        Column("floor", right=True, leave=3),
+    ]
+    for dim in asked:
+        columns += [Column(f"{dim} covers", right=True, leave=1), Column(f"{dim} floor", right=True, leave=3)]
+    rows = []
     for layer in layers:
         own, *others = layer["shares"]
         shares = [own, *({share["head_dim"]: share for share in [own, *others]}[dim] for dim in asked)]
-        cells = [f"{number:.2f}" for share in shares for number in (share["coverage"], share["floor"])]
-        name = layer["name"].removesuffix(".op").removesuffix(".attention")
-        table.add_row(
-            name,
-            f"{layer['tokens']} x {layer['width']}",
-            f"{layer['heads']} x {layer['head_dim']}",
-            f"{layer['effective_rank']:.1f}",
-            str(layer["needed"]),
-            *cells,
-            style="yellow" if own["coverage"] < report["enough"] else "",
+        numbers = [f"{number:.2f}" for share in shares for number in (share["coverage"], share["floor"])]
+        rows.append(
+            [
+                layer["name"].removesuffix(".op").removesuffix(".attention"),
+                f"{layer['tokens']} x {layer['width']}",
+                f"{layer['heads']} x {layer['head_dim']}",
+                f"{layer['effective_rank']:.1f}",
+                str(layer["needed"]),
+                *numbers,
+            ]
         )
-    console.print(table)
+    low = [layer["shares"][0]["coverage"] < report["enough"] for layer in layers]
+    show(console, columns, rows, ["yellow" if one else "" for one in low])
     console.print(
         f"\nMeasured with {report['weights']} on {report['batch']} samples of {report['input']}. covers: share "
         "of the variance of the score of two tokens in the largest head_dim directions. floor: least error of "

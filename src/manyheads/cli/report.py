@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
+from shlex import quote
 from typing import Annotated, cast
 
 import typer
 
 from manyheads.spec.comparison import Expect
+from manyheads.spec.errors import UserError, nearest
+
+IN_FULL = 3  # sections that are printed with all their arms and verdicts; of more, each is a line
+SINGLE = "single"  # what --only calls the runs that belong to no experiment
 
 
 def report(
@@ -15,6 +20,9 @@ def report(
     out: Annotated[Path, typer.Option(help="The page to write.")] = Path("report.html"),
     assets: Annotated[
         Path | None, typer.Option(help="Also write all figures (SVG, PNG, CSV) and tables (CSV) to this folder.")
+    ] = None,
+    only: Annotated[
+        str | None, typer.Option(help="Print this experiment in full, and no other. The page has all of them.")
     ] = None,
     quiet: Annotated[bool, typer.Option("--quiet", help="Write the page and print nothing.")] = False,
     against: Annotated[
@@ -37,9 +45,8 @@ def report(
     Example: manyheads report runs --against deep --no-loss 0.01"""
     from manyheads.report.page import write
     from manyheads.report.read_runs import Asked
-    from manyheads.spec.errors import UserError
 
-    from .verdict import claims, show
+    from .verdict import claims, overview, show
 
     tests = {"better": better, "no_loss": no_loss, "equal": equal}
     stated = {name: margin for name, margin in tests.items() if margin is not None}
@@ -49,10 +56,20 @@ def report(
     expect, margin = next(iter(stated.items()), ("open", 0.0))
     asked = Asked(against, cast(Expect, expect), margin, metric) if stated or against or metric else None
     reported = write(runs, out, assets=assets, asked=asked)
+    names = list(dict.fromkeys(section.name or SINGLE for section in reported.sections))
+    if only is not None and only not in names:
+        raise UserError(
+            f"--only {only}: {runs} has no such experiment{nearest(only, names)}; it has {', '.join(names)}"
+        )
     if quiet:
         return
-    for section in reported.sections:
-        show(section)
+    chosen = [section for section in reported.sections if only in (None, section.name or SINGLE)]
+    if only is None and len(chosen) > IN_FULL:
+        overview(chosen)
+        print(f"\none of them in full: manyheads report {quote(str(runs))} --only {quote(names[0])}")
+    else:
+        for section in chosen:
+            show(section)
     claims(reported.sections)
     if reported.problems:
         count = len(reported.problems)

@@ -14,6 +14,7 @@ import typer
 from manyheads.spec.errors import UserError
 
 from .numbers import in_layers, millions
+from .tables import Column, show
 
 if TYPE_CHECKING:
     from manyheads.runs import RunFolder
@@ -84,36 +85,32 @@ def _number(value: Any) -> Any:
 
 def _print(rows: list[dict[str, Any]], root: Path) -> None:
     from rich.console import Console
-    from rich.table import Table
     from rich.text import Text
 
     console = Console()
     if not rows:
         console.print(Text(f"no run folders in {_clean(str(root))}"))
         return
-    table = Table(box=None, header_style="bold", pad_edge=False)
-    table.add_column("run", overflow="fold", min_width=20)
     language = any(row["non_embedding"] is not None for row in rows)
-    sizes = ("parameters", "in layers") if language else ("parameters",)
-    for title in ("state", "arm", "step", "result", *sizes, "updated"):
-        right = title in ("step", *sizes)
-        table.add_column(title, justify="right" if right else "left", no_wrap=True, overflow="ellipsis")
+    sizes = ("params", "non_embedding") if language else ("params",)
+    columns = [
+        Column("run"),
+        Column("state", leave=1),
+        Column("arm", leave=5),
+        Column("step", right=True, leave=2),
+        Column("result"),
+        Column("parameters", right=True, leave=3),
+        *([Column("in layers", right=True, leave=4)] if language else []),
+        Column("updated", leave=6),
+    ]
     now = datetime.now(UTC)
+    cells = []
     for row in rows:
         arm = row["label"].get("arm") or row["family"] or ""
-        cells = (
-            row["name"],
-            row["state"],
-            str(arm),
-            _steps(row),
-            _score(row),
-            *(_size(row[name]) for name in ("params", "non_embedding")[: len(sizes)]),
-            _ago(row["updated"], now),
-        )
-        table.add_row(
-            *(Text(_clean(cell), style=COLOURS[row["state"]] if i == 1 else "") for i, cell in enumerate(cells))
-        )
-    console.print(table)
+        texts = [row["name"], row["state"], str(arm), _steps(row), _score(row), *(_size(row[name]) for name in sizes)]
+        cells.append([_clean(text) for text in (*texts, _ago(row["updated"], now))])
+    styles = [["", COLOURS[row["state"]], *[""] * (len(columns) - 2)] for row in rows]
+    show(console, columns, cells, styles)
     for row in rows:
         why = row["problem"] or (row["message"] if row["state"] == "failed" else "")
         if why:

@@ -19,13 +19,14 @@ from manyheads.spec.parts import Stage, Window
 
 from .numbers import in_layers, millions, operations, size, whole_numbers
 
-Numbers = Annotated[str | None, typer.Option(help="A whole number; for staged families one per stage, as 1,1,5,1.")]
+NUMBERS = "A whole number; for staged families one per stage, as 1,1,5,1."
+Numbers = Annotated[str | None, typer.Option(help=NUMBERS)]
 
 
 def shape(
     model: Annotated[str, typer.Argument(help="A zoo name, paper:ROW, a saved arch.json, hf:FOLDER or a config.json.")],
-    depth: Numbers = None,
-    heads: Numbers = None,
+    depth: Annotated[str | None, typer.Option("--depth", "--layers", "--num-layers", help=NUMBERS)] = None,
+    heads: Annotated[str | None, typer.Option("--heads", "--num-heads", help=NUMBERS)] = None,
     head_dim: Numbers = None,
     mlp_dim: Numbers = None,
     policy: Annotated[str, typer.Option(help="fixed: keep head_dim. split: keep inner = heads x head_dim.")] = "fixed",

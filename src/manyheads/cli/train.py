@@ -47,8 +47,13 @@ def train(
         str | None,
         typer.Option(help="Budget in another unit: epochs=20, samples=1e6, tokens=1e9, flops=1e15, seconds=9."),
     ] = None,
-    batch: Annotated[int | None, typer.Option(help="Samples in a step, over all processes.")] = None,
-    lr: Annotated[float | None, typer.Option(help="Highest learning rate of the schedule.")] = None,
+    epochs: Annotated[float | None, typer.Option(help="Budget in epochs, short for --basis epochs=N.")] = None,
+    batch: Annotated[
+        int | None, typer.Option("--batch", "--batch-size", help="Samples in a step, over all processes.")
+    ] = None,
+    lr: Annotated[
+        float | None, typer.Option("--lr", "--learning-rate", help="Highest learning rate of the schedule.")
+    ] = None,
     settings: Annotated[
         list[str] | None,
         typer.Option("--set", help="Set any field of the recipe or the task: recipe.clip=0, task.limit=9."),
@@ -79,7 +84,21 @@ def train(
 ) -> None:
     """Train a model. If it is interrupted, run the same command again: it resumes."""
     if resume is not None:
-        others = (model, task, data, recipe, steps, basis, batch, lr, settings, out, dry_run or None, seed or None)
+        others = (
+            model,
+            task,
+            data,
+            recipe,
+            steps,
+            basis,
+            epochs,
+            batch,
+            lr,
+            settings,
+            out,
+            dry_run or None,
+            seed or None,
+        )
         if any(value is not None for value in others):
             raise UserError(
                 f"--resume {resume} holds its own model, task and recipe; leave out all that belongs to them"
@@ -91,7 +110,7 @@ def train(
     if model is None:
         raise UserError("no model was given; write a name, such as `manyheads train demo:lean`, or --resume FOLDER")
     arch, chosen, fields = _start(model, scale, task, data, recipe)
-    for name, value in (("batch", batch), ("lr", lr), ("basis", _basis(steps, basis))):
+    for name, value in (("batch", batch), ("lr", lr), ("basis", _basis(steps, basis, epochs))):
         if value is not None:
             fields[name] = value
     _set(settings or [], {"recipe": fields, "task": chosen})
@@ -242,9 +261,13 @@ def _named_recipe(name: str) -> dict[str, Any]:
     return json_object(read_json(file) if file.is_file() else None, file, "--recipe", f"or {', '.join(NAMED)}")
 
 
-def _basis(steps: int | None, basis: str | None) -> dict[str, Any] | None:
-    if steps is not None and basis is not None:
-        raise UserError(f"--steps {steps} and --basis {basis} are both budgets; write one of them")
+def _basis(steps: int | None, basis: str | None, epochs: float | None) -> dict[str, Any] | None:
+    budgets = {"steps": steps, "basis": basis, "epochs": epochs}
+    given = [f"--{name} {value}" for name, value in budgets.items() if value is not None]
+    if len(given) > 1:
+        raise UserError(f"{' and '.join(given)} are {len(given)} budgets; write one of them")
+    if epochs is not None:
+        return {"kind": "epochs", "amount": epochs}
     if basis is None:
         return None if steps is None else {"kind": "steps", "amount": steps}
     kind, _, amount = basis.partition("=")

@@ -10,6 +10,7 @@ import typer
 from manyheads.arch.controls import per_stage
 
 from .numbers import in_layers, millions
+from .tables import Column, show
 
 
 def zoo(as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False) -> None:
@@ -37,16 +38,18 @@ def zoo(as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = F
         print(json.dumps(rows))
         return
     from rich.console import Console
-    from rich.table import Table
 
-    table = Table(box=None, header_style="bold", pad_edge=False)
-    for title, width in (("name", 24), ("layers", 9), ("heads", 10), ("of", 11), ("parameters", 10), ("in layers", 9)):
-        table.add_column(
-            title, justify="right" if title in ("parameters", "in layers") else "left", no_wrap=True, min_width=width
-        )
-    table.add_column("", no_wrap=True, overflow="ellipsis")
-    for row in rows:
-        table.add_row(
+    columns = [
+        Column("name"),
+        Column("layers", leave=1),
+        Column("heads", leave=2),
+        Column("of", leave=3),
+        Column("parameters", right=True),
+        Column("in layers", right=True, leave=4),
+        Column("note", leave=5, note=True),
+    ]
+    cells = [
+        (
             row["name"],
             per_stage(row["depth"]),
             per_stage(row["heads"]),
@@ -55,7 +58,9 @@ def zoo(as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = F
             _of_language(row["non_embedding"]),
             row["note"],
         )
-    Console().print(table)
+        for row in rows
+    ]
+    show(Console(), columns, cells)
 
 
 def _of_language(layers: int | None) -> str:

@@ -3,6 +3,7 @@ Face model."""
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 from manyheads.arch import zoo
@@ -13,6 +14,10 @@ from manyheads.spec.errors import UserError, nearest, optional
 FORMS = (
     "a zoo name (`manyheads zoo`), paper:ROW (`manyheads audit`), a saved arch.json, hf:FOLDER or a config.json, "
     "timm:NAME or run:FOLDER"
+)
+# names as timm gives them: a size in full, or the patch and the image
+TIMM = re.compile(
+    r"(vit|deit|xcit|tnt|volo|davit)\w*_(tiny|nano|small|medium|base|large|huge|\w*patch\d+|p\d+|\d{3})(_\w+)?(\.\w+)?"
 )
 
 
@@ -41,6 +46,10 @@ def resolve(name: str) -> Arch:
         return _hub(rest)
     if path.suffix == ".json" or path.is_file() or prefix == "hf":
         return _file(path)
+    if TIMM.fullmatch(name):  # such as vit_base_patch16_224, without timm: before it
+        from .read_timm import named
+
+        return named(name)
     raise UserError(f"no model is called {name!r}{nearest(name, zoo.NAMES) or ';'} Write {FORMS}")
 
 
