@@ -370,7 +370,7 @@ def compiles_whole(name: str) -> None:
 
 
 def on_meta(name: str) -> None:
-    """Built without memory, and on a device by context."""
+    """Built on the meta device, without memory."""
     with torch.device("meta"):
         model = auto(FAMILIES[name]).from_config(door.ManyheadsConfig(arch=FAMILIES[name]))
     assert all(parameter.is_meta for parameter in model.parameters())

@@ -131,7 +131,7 @@ def continued(name: str) -> None:
 
 
 def caches(name: str) -> None:
-    """A cache of fixed size, one on the host, and a prompt read in pieces, also behind padding."""
+    """A cache of fixed size, a growing one, and a prompt read in pieces, also behind padding."""
     for settings in ({}, {"attn_implementation": "eager"}):
         model = sharp(name, **settings)
         expected = greedy(model, PADDED, attention_mask=REAL)

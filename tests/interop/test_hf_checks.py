@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import json
+import os
+from pathlib import Path
+
 import pytest
 
 from manyheads.spec.errors import UserError
@@ -10,6 +14,7 @@ pytest.importorskip("transformers", reason="transformers is in the hf extra")
 hf_checks = pytest.importorskip("tests.interop.hf_checks", reason="transformers is in the hf extra")
 generation = pytest.importorskip("tests.interop.hf_generation_checks", reason="transformers is in the hf extra")
 
+RESULTS = Path(__file__).parents[2] / "build" / "interop"
 QUICK = ("gpt2", "llama", "bert", "nystromformer", "vit")  # the others, and compilation, are slow
 NO_MAPS, NO_FLEX = "which never forms them", "flex_attention computes softmax attention over all tokens"
 # (check, family) -> why it is refused
@@ -37,6 +42,19 @@ def test_the_promise_is_kept_or_refused_with_its_reason(check: hf_checks.Check, 
     reason = REFUSED.get((check.__name__, name))
     if reason is None:
         check(name)
+        keep(check, name, "")
     else:
-        with pytest.raises(UserError, match=reason):
+        with pytest.raises(UserError, match=reason) as error:
             check(name)
+        keep(check, name, str(error.value))
+
+
+def keep(check: hf_checks.Check, name: str, refusal: str) -> None:
+    """A line for docs/interop.md (written by docs/make_interop.py)."""
+    RESULTS.mkdir(parents=True, exist_ok=True)
+    promise = str(check.__doc__).split("\n\n")[0]
+    line = {"family": name, "check": check.__name__, "promise": " ".join(promise.split()), "refusal": refusal}
+    target = RESULTS / f"{name}-{check.__name__}.json"
+    partial = target.with_suffix(f".{os.getpid()}")
+    partial.write_text(json.dumps(line))
+    partial.replace(target)

@@ -10,6 +10,7 @@ import torch
 from manyheads.arch import zoo
 from manyheads.arch.count import activation_bytes, params
 from manyheads.interop.read_hf import from_config
+from manyheads.spec.errors import UserError
 
 timm = pytest.importorskip("timm", reason="timm is in the dev extra")
 transformers = pytest.importorskip("transformers", reason="transformers is in the dev extra")
@@ -122,6 +123,18 @@ def test_other_configs_count_what_transformers_builds(kind: str, model: str, set
     with torch.device("meta"):
         twin = getattr(transformers, model)(config)
     assert params(from_config(json.loads(config.to_json_string(use_diff=False)))).total == total(twin)
+
+
+def test_what_bert_has_beside_its_head_is_refused_with_its_count() -> None:
+    config = transformers.BertConfig(hidden_size=48, num_hidden_layers=1, num_attention_heads=3, intermediate_size=64)
+    with torch.device("meta"):
+        whole, masked = transformers.BertForPreTraining(config), transformers.BertForMaskedLM(config)
+    said = config_of(transformers.BertConfig, **config.to_diff_dict())
+    with pytest.raises(
+        UserError, match=f"pooler and a next-sentence head .* {total(whole) - total(masked):,} parameters"
+    ):
+        from_config(said | {"architectures": ["BertForPreTraining"]})
+    assert params(from_config(said | {"architectures": ["BertForMaskedLM"]})).total == total(masked)
 
 
 @pytest.mark.parametrize(

@@ -29,6 +29,7 @@ from .hf_models import (
     ManyheadsForSequenceClassification,
     ManyheadsModel,
 )
+from .hf_stock import stock_model
 
 __all__ = [
     "ManyheadsConfig",
@@ -40,6 +41,7 @@ __all__ = [
     "class_for",
     "export",
     "save_tokenizer",
+    "stock_model",
     "wrap",
 ]
 # role of a special token in our vocabularies -> its name in transformers
@@ -74,16 +76,27 @@ def wrap(model: nn.Module) -> ManyheadsPreTrained:
 
 
 def export(
-    model: nn.Module | Arch, folder: Path | str, *, seed: int | None = None, tokenizer: Vocabulary | None = None
+    model: nn.Module | Arch,
+    folder: Path | str,
+    *,
+    seed: int | None = None,
+    tokenizer: Vocabulary | None = None,
+    stock: bool = False,
 ) -> Path:
     """Write a built module, or a record with initial weights, as a folder that `from_pretrained` reads.
 
+    With `stock`, it is a folder of transformers' own GPT-2, Llama, Qwen, BERT or ViT, which needs no manyheads; a record
+    that none of these can express is refused. Without, it loads after `import manyheads.interop.hf`, or with
+    `trust_remote_code=True`, for which the folder carries the lines that do so.
+
     With `tokenizer`, AutoTokenizer and evaluation harnesses read the folder as well;
     `data.text.corpora.tokenizer` returns the tokenizer of a run's data."""
-    wrapped = wrap(build(model, seed=seed) if isinstance(model, Arch) else model)
+    module = build(model, seed=seed) if isinstance(model, Arch) else model
+    wrapped: Any = stock_model(module) if stock else wrap(module)
     try:
         if tokenizer is not None:
-            ids = save_tokenizer(tokenizer, wrapped.model.arch, folder)
+            assert isinstance(module.arch, Arch)
+            ids = save_tokenizer(tokenizer, module.arch, folder)
             if wrapped.can_generate():
                 wrapped.generation_config.update(**ids)
         wrapped.save_pretrained(folder)

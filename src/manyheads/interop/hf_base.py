@@ -53,6 +53,10 @@ class ManyheadsPreTrained(transformers.PreTrainedModel):
         self._choose_attention()
         self.post_init()
 
+    @classmethod
+    def register_for_auto_class(cls, auto_class: str = "AutoModel") -> None:
+        """Nothing, as for the configuration."""
+
     def with_head(self, arch: Arch) -> Arch:
         """`arch` with a head that this class can use, or an error where it has another one."""
         if self.heads and not isinstance(arch.head, self.heads):

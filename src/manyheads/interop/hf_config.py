@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 from manyheads.spec import serialise as record
@@ -12,6 +14,24 @@ from manyheads.spec.errors import UserError, optional
 from manyheads.spec.parts import Classify, Points, Token
 
 transformers: Any = optional("transformers", "manyheads[hf]")
+
+LOADER = "modeling_manyheads"  # the name that transformers' users know such a file by
+CLASSES = {
+    "AutoConfig": "ManyheadsConfig",
+    "AutoModel": "ManyheadsModel",
+    "AutoModelForCausalLM": "ManyheadsForCausalLM",
+    "AutoModelForMaskedLM": "ManyheadsForMaskedLM",
+    "AutoModelForImageClassification": "ManyheadsForImageClassification",
+    "AutoModelForSequenceClassification": "ManyheadsForSequenceClassification",
+}
+LINES = f'''"""This folder holds a manyheads model. After these two lines transformers' Auto classes load it:
+
+    import manyheads.interop.hf  # pip install "manyheads[hf]"
+    model = transformers.AutoModel.from_pretrained(FOLDER)  # or AutoModelForCausalLM, and so on
+"""
+
+from manyheads.interop.hf import {", ".join(sorted(CLASSES.values()))}
+'''
 
 
 class ManyheadsConfig(transformers.PretrainedConfig):
@@ -30,6 +50,18 @@ class ManyheadsConfig(transformers.PretrainedConfig):
         if arch is not None:
             kwargs |= _usual_names(arch, kwargs)
         super().__init__(**({"tie_word_embeddings": False, "use_cache": True} | kwargs))
+
+    def save_pretrained(self, save_directory: str | os.PathLike[str], push_to_hub: bool = False, **kwargs: Any) -> None:
+        """Write config.json and, beside it, the lines that load the folder: with `trust_remote_code=True`, transformers
+        runs them where manyheads was not imported."""
+        self.auto_map = {auto: f"{LOADER}.{name}" for auto, name in CLASSES.items()}
+        Path(save_directory).mkdir(parents=True, exist_ok=True)
+        (Path(save_directory) / f"{LOADER}.py").write_text(LINES)
+        super().save_pretrained(save_directory, push_to_hub=push_to_hub, **kwargs)
+
+    @classmethod
+    def register_for_auto_class(cls, auto_class: str = "AutoConfig") -> None:
+        """Nothing: transformers would copy our files into the folder, and those that are installed serve."""
 
     def record(self) -> Arch:
         """The architecture, with as many classes as there are labels."""

@@ -51,6 +51,8 @@ def from_config(config: Config) -> Arch:
     if not isinstance(classes, list) or not all(isinstance(name, str) for name in classes):
         raise UserError(f"architectures is {classes!r}; write a list of class names")
     for name in classes:
+        if name.endswith("ForPreTraining") and kind == "bert":
+            raise UserError(_beside_the_head(config, name))
         if not name.endswith(heads):
             raise UserError(
                 f"architectures names {name}; manyheads reads {', '.join('*' + h for h in heads)} of model_type {kind}"
@@ -154,6 +156,16 @@ def _bert_head(config: Config, width: int) -> Head | None:
     if not _classifies(config):
         return None
     return Classify(_classes(config), "class", None, hidden=width, act="tanh")
+
+
+def _beside_the_head(config: Config, name: str) -> str:
+    """Why BERT's class for pre-training is not read."""
+    width = _whole(config, "hidden_size")
+    count = width * width + width + 2 * width + 2
+    return (
+        f"{name} has a pooler and a next-sentence head beside the masked-language head, {count:,} parameters that no "
+        'record holds; write BertForMaskedLM under "architectures" to read the model without them'
+    )
 
 
 def _bert(config: Config) -> Arch:
@@ -274,7 +286,7 @@ UNSUPPORTED: dict[str, Any] = {
     "scale_attn_by_inverse_layer_idx": False, "position_embedding_type": "absolute",
 }
 # fmt: on
-CAUSAL, READS = ("ForCausalLM", "LMHeadModel"), ("ForMaskedLM", "ForPreTraining", "ForSequenceClassification")
+CAUSAL, READS = ("ForCausalLM", "LMHeadModel"), ("ForMaskedLM", "ForSequenceClassification")
 # model type -> the function that reads it, and the endings of the classes that it reads
 # fmt: off
 READERS: dict[str, tuple[Callable[[Config], Arch], tuple[str, ...]]] = {

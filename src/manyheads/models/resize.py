@@ -70,17 +70,19 @@ def resample(table: Float[Tensor, "rows width"], front: int, grid: int) -> Float
     return torch.cat((class_rows, image[0].flatten(1).T.to(table.dtype)))
 
 
-def difference(a: Any, b: Any, where: str = "") -> str:
-    """The first place where two records differ in more than image and token counts, as a sentence; else an empty one."""
+def difference(a: Any, b: Any, where: str = "", sides: tuple[str, str] = ("in the weights", "in the model")) -> str:
+    """The first place where two records differ in more than image and token counts, as a sentence; else an empty one.
+    `sides` says what each of them is."""
+    first, second = sides
     if is_dataclass(a) and type(a) is not type(b):
-        return f"{where} is a {type(a).__name__} in the weights and a {type(b).__name__} in the model"
+        return f"{where} is a {type(a).__name__} {first} and a {type(b).__name__} {second}"
     if isinstance(a, tuple) and isinstance(b, tuple):
         if len(a) != len(b):
-            return f"{where} has length {len(a)} in the weights and {len(b)} in the model"
+            return f"{where} has length {len(a)} {first} and {len(b)} {second}"
         pairs = [(f"{where}[{i}]", x, y) for i, (x, y) in enumerate(zip(a, b, strict=True))]
     elif is_dataclass(a):
         names = [field.name for field in fields(a)]
         pairs = [(f"{where}.{name}".lstrip("."), getattr(a, name), getattr(b, name)) for name in names]
     else:
-        return "" if a == b else f"{where} is {a!r} in the weights and {b!r} in the model"
-    return next((fault for at, x, y in pairs if not SIZE.fullmatch(at) and (fault := difference(x, y, at))), "")
+        return "" if a == b else f"{where} is {a!r} {first} and {b!r} {second}"
+    return next((fault for at, x, y in pairs if not SIZE.fullmatch(at) and (fault := difference(x, y, at, sides))), "")
