@@ -13,7 +13,7 @@ from scipy import stats
 
 from manyheads.arch.families import nearest_neighbor
 from manyheads.experiments.crammed_bert import TABLE1, TABLE1_GLUE, classifier
-from manyheads.experiments.registry import EXPERIMENTS, FIRST, RANK
+from manyheads.experiments.registry import CAMPAIGN, EXPERIMENTS, FIRST, RANK
 from manyheads.experiments.statistics import choose, spearman, trend
 from manyheads.experiments.verdict import judge
 from manyheads.runs import Run, RunSpec, find
@@ -41,7 +41,7 @@ KINDS = {
     "Regression": ("rank_regression", "h8"),
 }
 # fmt: on
-SMOKE = [name for name in (*RANK, *FIRST) if name != "table1_glue"]
+SMOKE = [name for name in (*RANK, *FIRST, *CAMPAIGN) if name != "table1_glue"]
 
 
 def trained(root: Path, spec: RunSpec, **how: Any) -> dict[str, Any]:

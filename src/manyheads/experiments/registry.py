@@ -46,6 +46,12 @@ RANK: dict[str, str] = {  # of the second paper, *Quality over Quantity in Atten
 }
 
 
+CAMPAIGN: dict[str, str] = {  # designed so that what the papers leave open can be decided on one GPU
+    "gpt_rates": "gpt_controls",
+    "gpt_controls": "gpt_controls",
+}
+
+
 class Catalogue(Mapping[str, Experiment]):
     """Experiments by name, in the order of `modules`, which has the module of each."""
 
@@ -67,7 +73,7 @@ class Catalogue(Mapping[str, Experiment]):
         return name in self._modules
 
 
-EXPERIMENTS: Mapping[str, Experiment] = Catalogue({**FIRST, "demo": "demo", **RANK})
+EXPERIMENTS: Mapping[str, Experiment] = Catalogue({**FIRST, "demo": "demo", **RANK, **CAMPAIGN})
 
 
 def get(name: str) -> Experiment:
