@@ -6,15 +6,22 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+import torch
 
 from manyheads.arch.controls import depths, head_dims, heads, inners, mlp_dims
 from manyheads.arch.count import params
 from manyheads.experiments.gpt_controls import FACTORS, NEAREST, RATES
 from manyheads.experiments.registry import CAMPAIGN, EXPERIMENTS
+from manyheads.experiments.vision_regime import CHOSEN
 from manyheads.models.build import build
 from manyheads.spec.arch import Arch
-from manyheads.spec.experiment import Comparison, specs
+from manyheads.spec.errors import UserError
+from manyheads.spec.experiment import Comparison, RunSpec, specs
+from manyheads.spec.images import Images
+from manyheads.spec.measurements import Measurement, WrittenDown
 from manyheads.spec.text import LanguageModel
+from manyheads.tasks import measure
+from manyheads.tasks.measurements import Findings
 
 
 def archs(name: str, scale: str) -> dict[str, Arch]:
@@ -97,3 +104,112 @@ def test_the_docstring_has_the_commands_that_make_the_corpus() -> None:
     text = Path(str(module.__file__)).read_text()
     for word in ("--learn bpe:8192", "--but-last 100", "--only-last 100", "--split choose", "--split valid"):
         assert word in text
+
+
+# ------------------------------------------------------------------------------------------------------------- vision
+@pytest.mark.parametrize("scale", ["smoke", "small"])
+def test_the_designs_of_vision_arms_are_what_their_names_say(scale: str) -> None:
+    made = archs("vision_arms", scale)
+    original = made["L12_h3"]
+    (units,) = mlp_dims(original)
+    for name, arch in made.items():
+        depth, count, *rest = name.split("_")
+        assert depths(arch) == [int(depth[1:])]
+        assert heads(arch) == [int(count[1:])]
+        assert head_dims(arch) == ([16] if rest == ["d16"] else [64])
+        assert mlp_dims(arch) == ([units // 2] if rest == ["half"] else [units]) or rest == ["mlp"]
+        assert inners(arch)[0] > arch.stages[0].tokens  # past the peak of kappa
+    assert params(made["L7_h3_mlp"]).total == pytest.approx(params(made["L7_h12"]).total, rel=0.005)
+    assert params(made["L7_h12_d16"]).total == params(made["L7_h3"]).total
+
+
+def test_the_dose_of_depth_is_given_on_both_sets_with_one_recipe() -> None:
+    setting = EXPERIMENTS["vision_dose"].setting("small")
+    assert [arm.name for arm in setting.arms] == [f"{name}_L{d}" for name in ("cifar", "tiny") for d in (2, 4, 7, 12)]
+    for spec in specs(EXPERIMENTS["vision_dose"], "small"):
+        task = spec.task
+        assert isinstance(task, Images)
+        assert heads(spec.arch) == [3]
+        assert (spec.recipe.basis.kind, spec.recipe.basis.amount) == ("epochs", 60)
+        augment = task.augment
+        assert all((augment.rand, augment.mixup, augment.cutmix, augment.erase, augment.flip))
+    chosen = next(arm for arm in setting.arms if arm.name == f"{CHOSEN}_L12")
+    used = EXPERIMENTS["vision_arms"].setting("small")
+    assert (chosen.task, chosen.arch) == (used.task, used.arms[0].arch)
+
+
+@pytest.mark.parametrize(
+    ("claim", "arm", "against", "control"),
+    [
+        ("L5", "L12_h6", "L12_h3", ("L4_h3", "L12_h3")),
+        ("L6", "L7_h6", "L12_h3", ("L7_h3", "L12_h3")),
+        ("L7", "L7_h12", "L7_h3_mlp", ("L7_h3_half", "L7_h3")),
+        ("L8", "L4_h12", "L12_h3", ("L4_h3", "L12_h3")),
+        ("L9", "L7_h4_half", "L12_h3", ("L7_h3_half", "L12_h3")),
+    ],
+)
+def test_each_claim_of_vision_has_one_primary_comparison_and_its_control(
+    claim: str, arm: str, against: str, control: tuple[str, str]
+) -> None:
+    (pair,) = primary("vision_arms", claim)
+    assert (pair.arm, pair.against, pair.metric) == (arm, against, "")
+    assert [(one.arm, one.against) for one in pair.controls] == [control]
+    assert pair.expect == ("no_loss" if claim in ("L8", "L9") else "better")
+
+
+# ------------------------------------------------------------------------------------------------------- written down
+def one(name: str, scale: str, arm: str, seed: int = 0) -> RunSpec:
+    """One run of an experiment."""
+    found = {(spec.label["arm"], spec.seed): spec for spec in specs(EXPERIMENTS[name], scale)}
+    return found[arm, seed]
+
+
+def found(name: str, scale: str, arm: str) -> Findings:
+    """What the first seed of an arm finds."""
+    spec = one(name, scale, arm)
+    assert isinstance(spec.task, Measurement)
+    return measure(spec.task, spec.arch, spec.seed, torch.device("cpu"))
+
+
+@pytest.mark.parametrize("count", [65, 257])
+def test_the_vote_that_is_measured_follows_the_law_that_stands_beside_it(count: int) -> None:
+    vote, law = (found("rank_vote", "smoke", f"{network}_h{count}").score for network in ("vote", "law"))
+    assert vote["loss"] == pytest.approx(law["loss"], rel=0.15)
+    assert vote["loss"] != law["loss"]
+    assert vote["accuracy"] == pytest.approx(1 - vote["loss"] / 2, abs=1e-3)  # a wrong vote costs 2
+    assert law["accuracy"] == pytest.approx(1 - law["loss"] / 2)
+    assert 1 - found("rank_vote", "smoke", "law_h257").score["accuracy"] < 0.5
+
+
+def test_every_size_of_a_growth_has_its_heads_doubled_at_half_the_rank() -> None:
+    for scale in ("smoke", "laptop"):
+        setting = EXPERIMENTS["rank_growth"].setting(scale)
+        made = {arm.name: arm for arm in setting.arms}
+        assert [(growth.claim, growth.share, growth.primary) for growth in setting.growths] == [
+            ("A2", 0.5, True),
+            ("A2", 0.3, False),
+            ("A7", 0.5, True),
+        ]
+        for growth in setting.growths:
+            assert list(growth.sizes) == [4, 5, 6, 7, 8]
+            for dim, names in growth.sizes.items():
+                counts = [heads(made[name].arch)[0] for name in names]
+                assert counts == [counts[0] * 2**i for i in range(len(counts))]
+                assert {head_dims(made[name].arch)[0] for name in names} == {dim // 2}
+                biases = made[names[0]].task["biases"]  # type: ignore[index]
+                assert biases == (5 if growth.claim == "A7" else 0)
+
+
+def test_more_heads_of_half_the_rank_err_less_and_full_rank_does_not_err_at_all() -> None:
+    for kind, arms in (("plain", ("h1", "h4", "full")), ("biased", ("h16", "h64", "full"))):
+        losses = [found("rank_growth", "smoke", f"{kind}_d4_{arm}") for arm in arms]
+        errors = [finding.score["loss"] for finding in losses]
+        assert errors[0] > errors[1] + 0.05
+        assert errors[2] < 1e-6
+        assert errors[0] < losses[0].trivial["loss"] == pytest.approx(0.5)  # always the mean of both points
+
+
+def test_a_vote_is_between_two_points_without_biases() -> None:
+    for wrong in ({"tokens": 3}, {"biases": 3}):
+        with pytest.raises(UserError, match="a vote is between two points"):
+            WrittenDown(network="vote", **wrong)
