@@ -5,6 +5,9 @@ from __future__ import annotations
 
 import json
 import shlex
+import shutil
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -17,6 +20,9 @@ from manyheads.experiments import registry
 from manyheads.runs import Run, find
 from manyheads.spec.errors import UserError
 from manyheads.spec.experiment import Arm
+from manyheads.spec.lock import Lock
+from manyheads.sweep.plan import adopt
+from tests.sweep.killing import environment
 from tests.sweep.tiny import tiny
 
 app = typer.Typer()
@@ -186,3 +192,43 @@ def test_an_interrupted_run_goes_on_and_no_number_changes(
     one, other = (tmp_path / root / "toy-smoke" / "lean-s0" for root in ("quiet", "killed"))
     assert (one / "metrics.jsonl").read_bytes() == (other / "metrics.jsonl").read_bytes()
     assert json.loads((other / "status.json").read_text())["state"] == "done"
+
+
+@pytest.mark.slow  # 20 s of CPU: six processes that each load PyTorch
+def test_the_same_command_six_times_at_once_runs_every_run_once(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "manyheads", "run", "theorem", "--scale", "smoke", *here(tmp_path)]
+    several = [
+        subprocess.Popen(command, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment())
+        for _ in range(6)
+    ]
+    told = [process.communicate(timeout=300) for process in several]
+    assert [process.returncode for process in several] == [0] * 6, told
+    assert set(states(tmp_path).values()) == {"done"}
+    for path in tmp_path.glob("theorem-smoke/*"):
+        records = Run.open(path).spectra.read()
+        assert len({json.dumps(record) for record in records}) == len(records)
+
+
+def test_what_another_process_copies_at_the_same_moment_is_left_to_it(
+    tmp_path: Path, toys: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    call("toy", *here(tmp_path))
+    call("twin", *here(tmp_path))
+    assert states(tmp_path)["twin-smoke/same-s0"] == "done"
+    made = Run.open(tmp_path / "twin-smoke" / "same-s0")
+    shutil.rmtree(made.path)
+    assert made.result is None
+    elsewhere = Run.create(made.path, made.spec)
+    with elsewhere.locked():
+        assert adopt(tmp_path, [made.spec]) == []
+    take = Lock.take
+
+    def take_late(lock: Lock) -> None:
+        """The other process is faster."""
+        monkeypatch.setattr(Lock, "take", take)
+        elsewhere.finish({"score": {}})
+        take(lock)
+
+    monkeypatch.setattr(Lock, "take", take_late)
+    assert adopt(tmp_path, [made.spec]) == []
+    assert Run.open(made.path).result == {"score": {}}

@@ -53,9 +53,12 @@ def every(experiment: Experiment) -> list[Arch]:
 
 
 # ---------------------------------------------------------------------------------------------------------- all of them
-def test_every_claim_is_decided_by_an_experiment() -> None:
+UNDECIDED = {"M4"}  # claims without an experiment yet: speed at equal loss
+
+
+def test_every_claim_is_decided_by_an_experiment_or_waits_for_one() -> None:
     decided = {claim for experiment in EXPERIMENTS.values() for claim in experiment.claims}
-    assert decided == CLAIMS.keys()
+    assert decided == CLAIMS.keys() - UNDECIDED
 
 
 @pytest.mark.parametrize("name", NAMES)

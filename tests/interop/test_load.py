@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import io
+import json
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -15,6 +20,8 @@ from manyheads.spec import serialise as record
 from manyheads.spec.errors import UserError
 from tests.conditioning.others import make
 from tests.models.tiny import ORIGINALS
+
+from .evil import evil
 
 
 @pytest.mark.parametrize("name", ["vit", "gpt2", "nystromformer_pair", "nearest_neighbor", "davit"])
@@ -56,6 +63,73 @@ def test_hugging_face_folders(name: str, keyword: str, tmp_path: Path) -> None:
         loaded = load(f"hf:{tmp_path}", random=random, tokens=10)
         assert (loaded.initial, loaded.input.keyword) == (random, keyword)
         assert len(probe(loaded.module, loaded.input.noise(2))) == 2
+
+
+@pytest.fixture
+def yes(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Somebody who answers yes to everything, and a folder of modules that is the test's own."""
+    modules = pytest.importorskip("transformers.dynamic_module_utils", reason="transformers is in the hf extra")
+    monkeypatch.setattr(sys, "stdin", io.StringIO("y\n" * 9))
+    monkeypatch.setattr(modules, "HF_MODULES_CACHE", str(tmp_path / "modules"))
+    monkeypatch.setattr(sys, "path", [*sys.path])
+
+
+@pytest.mark.parametrize("random", [False, True])
+@pytest.mark.parametrize("kind", ["evil", "bert"])
+def test_python_files_of_a_folder_are_executed_only_where_that_is_asked_for(
+    tmp_path: Path, yes: None, kind: str, random: bool
+) -> None:
+    ran = evil(tmp_path / "model", kind)
+    if kind == "bert":  # transformers has the class, and takes its own
+        assert load(f"hf:{tmp_path / 'model'}", random=random).module.__module__.startswith("transformers.models.bert")
+    else:
+        with pytest.raises(UserError, match="--trust-remote-code"):
+            load(f"hf:{tmp_path / 'model'}", random=random)
+    assert not ran.exists()
+    if kind == "evil" and random:
+        loaded = load(f"hf:{tmp_path / 'model'}", random=True, trust_remote_code=True)
+        assert type(loaded.module).__name__ == "EvilModel"
+        assert ran.exists()
+
+
+def test_python_files_of_a_tokenizer_are_not_executed(tmp_path: Path, yes: None) -> None:
+    ran = evil(tmp_path / "model", "evil")
+    (tmp_path / "text.txt").write_text("some words")
+    with pytest.raises(UserError, match="--trust-remote-code"):
+        text_batch(tmp_path / "text.txt", f"hf:{tmp_path / 'model'}", TokenInput(100, 8), 1)
+    assert not ran.exists()
+
+
+def test_an_attention_program_that_a_configuration_names_is_not_fetched(tmp_path: Path) -> None:
+    pytest.importorskip("transformers", reason="transformers is in the hf extra")
+    make("transformers BERT")[0].save_pretrained(tmp_path)
+    config = json.loads((tmp_path / "config.json").read_text())
+    (tmp_path / "config.json").write_text(json.dumps(config | {"attn_implementation": "somebody/attention"}))
+    for random in (False, True):
+        assert load(f"hf:{tmp_path}", random=random).module.config._attn_implementation == "sdpa"
+
+
+HUB = """
+from manyheads.interop.resolve import resolve
+resolve("hf:somebody/evil")
+"""
+
+
+def test_python_files_of_a_model_on_the_hub_are_not_executed(tmp_path: Path) -> None:
+    """The model is in the cache of this machine, as after a download, and somebody answers yes to everything."""
+    pytest.importorskip("transformers", reason="transformers is in the hf extra")
+    cache = tmp_path / "hub" / "models--somebody--evil"
+    snapshot = cache / "snapshots" / ("0" * 40)
+    snapshot.mkdir(parents=True)
+    (cache / "refs").mkdir()
+    (cache / "refs" / "main").write_text("0" * 40)
+    ran = evil(snapshot, "evil")
+    settings = {"HF_HOME": str(tmp_path), "HF_HUB_CACHE": str(tmp_path / "hub"), "HF_HUB_OFFLINE": "1"}
+    process = subprocess.run(
+        [sys.executable, "-c", HUB], input="y\n" * 9, env=os.environ | settings, text=True, capture_output=True
+    )
+    assert "cannot fetch it" in process.stderr
+    assert not ran.exists()
 
 
 def test_a_folder_without_a_configuration_is_refused(tmp_path: Path) -> None:

@@ -43,9 +43,14 @@ SCONTROL = 'echo yes > "$home/$2.again"'
 
 def install(folder: Path) -> Path:
     """Put the commands in a folder, which goes first in PATH."""
+    return commands(folder, sbatch=SBATCH, start=START, srun=SRUN, sacct=SACCT, scontrol=SCONTROL)
+
+
+def commands(folder: Path, **texts: str) -> Path:
+    """Put commands with these texts in a folder, which goes first in PATH."""
     folder.mkdir()
     here = Path(sys.executable).parent
-    for name, text in (("sbatch", SBATCH), ("start", START), ("srun", SRUN), ("sacct", SACCT), ("scontrol", SCONTROL)):
+    for name, text in texts.items():
         file = folder / name
         file.write_text(f'#!/bin/bash\nhome="{folder}"\nPATH="{here}:$PATH"\n{text.strip()}\n')
         file.chmod(0o755)

@@ -16,10 +16,12 @@ from manyheads.runs import Run
 from manyheads.spec.errors import UserError
 from manyheads.sweep.jobs import Job, Outcome, QuietView, line, progress
 from manyheads.sweep.local import run
+from manyheads.sweep.remote import RemoteRun
+from manyheads.sweep.worker import TRIES, Deaths, Worker
 from tests.specs import changed, run_spec
 
 from . import killing
-from .killing import begun, environment, measurements, trainer, wait_for
+from .killing import begun, environment, latest, measurements, trainer, wait_for
 from .tiny import jobs, tiny
 
 LONG = 100_000  # steps: never finished in a test
@@ -70,25 +72,77 @@ def test_a_failed_run_stops_no_other_and_is_told(tmp_path: Path) -> None:
     assert outcomes[0].message in (tmp_path / "wild" / "log.txt").read_text()
 
 
-def test_a_worker_killed_with_minus_9_is_replaced_and_its_run_ends_as_if_nothing_had_been(
+def test_workers_killed_with_minus_9_are_replaced_and_their_run_ends_as_if_nothing_had_been(
     tmp_path: Path, quiet: tuple[bytes, bytes]
 ) -> None:
     (job,) = killing.wanted(tmp_path)
-    deaths: list[int] = []
+    deaths: list[str] = []
 
     def kill() -> None:
-        wait_for(lambda: begun(job))
-        deaths.append(trainer(job))
-        os.kill(deaths[0], signal.SIGKILL)
+        for _ in range(TRIES):
+            wait_for(lambda: begun(job) and latest(job) not in deaths)
+            deaths.append(latest(job))
+            os.kill(trainer(job), signal.SIGKILL)
+            wait_for(lambda: Run.open(job.path).state == "stopped")
 
     killer = threading.Thread(target=kill)
     killer.start()
     (outcome,) = run([job], workers=1, device="cpu", look=QuietView())
     killer.join()
-    assert len(deaths) == 1
+    assert len(deaths) == TRIES
     assert outcome.fate == "done", outcome.message
     assert measurements(job.path) == quiet
-    assert "resuming from step" in (job.path / "log.txt").read_text()
+    assert (job.path / "log.txt").read_text().count("resuming from step") == TRIES
+
+
+@pytest.mark.parametrize("remote", [False, True])
+def test_a_run_whose_workers_die_without_a_new_checkpoint_is_given_up(tmp_path: Path, remote: bool) -> None:
+    (job,) = killing.wanted(tmp_path)
+    Run.create(job.path, job.spec)
+    deaths: set[int] = set()
+    over = threading.Event()
+
+    def kill() -> None:
+        while not over.wait(0.01):
+            for pid in killing.offspring(os.getpid()) - deaths:
+                if "manyheads.sweep.worker" in killing.name(pid):
+                    deaths.add(pid)
+                    os.kill(pid, signal.SIGKILL)
+
+    killer = threading.Thread(target=kill)
+    killer.start()
+    try:
+        if remote:
+            answer = RemoteRun(str(job.path), "cpu", None, 1).train()
+        else:
+            (outcome,) = run([job], workers=1, device="cpu", look=QuietView())
+            answer = {"fate": outcome.fate, "message": outcome.message}
+    finally:
+        over.set()
+        killer.join()
+    assert answer["fate"] == "failed"
+    assert f"was killed by SIGKILL, {TRIES} times without a new checkpoint" in answer["message"]
+    assert len(deaths) == TRIES
+
+
+def test_deaths_are_counted_from_the_newest_checkpoint_on(tmp_path: Path) -> None:
+    deaths = Deaths(tmp_path)
+    answers = []
+    for step in (0, 5, 5, 10, 7, 10):
+        (tmp_path / "checkpoint" / f"step-{step:08d}").mkdir(parents=True, exist_ok=True)
+        answers.append(deaths.again())
+    assert answers == [True, True, True, True, True, False]
+
+
+def test_a_worker_that_finds_its_run_in_use_has_not_failed(tmp_path: Path) -> None:
+    (job,) = jobs(tmp_path, tiny(arms=1))
+    elsewhere, worker = Run.create(job.path, job.spec), Worker(1)
+    with elsewhere.locked():
+        worker.give(job.path, "cpu", None)
+        answer = worker.answer()
+    worker.dismiss()
+    assert answer is not None
+    assert answer["fate"] == "busy"
 
 
 SWEEP = """

@@ -3,22 +3,27 @@ executor, and, for what only Slurm has, a folder of commands that behave as Slur
 
 from __future__ import annotations
 
+import json
 import os
+import pickle
 import signal
 import subprocess
 import sys
 import threading
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from manyheads.runs import Run
 from manyheads.spec.errors import UserError
-from manyheads.sweep.jobs import QuietView
+from manyheads.sweep import slurm
+from manyheads.sweep.jobs import Job, QuietView
 from manyheads.sweep.slurm import NOTE, run
 
 from .killing import begun, environment, measurements, name, parent, trainer, undisturbed, wait_for, wanted
-from .pretend_slurm import install, submitted
+from .pretend_slurm import commands, install, submitted
 
 DRIVER = """
 import sys
@@ -81,6 +86,123 @@ def test_mistakes_are_told_before_anything_is_submitted(tmp_path: Path, monkeypa
     with pytest.raises(UserError, match=r"pip install 'manyheads\[slurm\]'"):
         run(wanted(tmp_path / "runs"), tmp_path / ".slurm", look=QuietView())
     assert not (tmp_path / "runs").exists()
+
+
+class Trap:
+    """An object whose pickle makes a file where it is unpickled."""
+
+    def __init__(self, trace: Path) -> None:
+        self.trace = trace
+
+    def __reduce__(self) -> Any:
+        return Path.touch, (self.trace,)
+
+
+STATES = "JobID|State|NodeList\\n"
+
+
+@pytest.fixture
+def idle_slurm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A Slurm that takes jobs, runs none, and says of each that it runs."""
+    idle = 'echo "Submitted batch job 7"'
+    folder = commands(tmp_path / "slurm", sbatch=idle, srun="", sacct=f"printf '{STATES}7|RUNNING|here\\n'")
+    monkeypatch.setenv("PATH", f"{folder}{os.pathsep}{os.environ['PATH']}")
+    monkeypatch.setattr(slurm, "PAUSE", 0.01)
+    monkeypatch.setattr(slurm, "LATE", 0.1)
+
+
+NOTES = {
+    "no field": {},
+    "no job": {"schema": 1, "cluster": "slurm", "folder": "FOLDER"},
+    "a number": {"schema": 1, "cluster": "slurm", "folder": "FOLDER", "job": 7},
+    "a list": {"schema": 1, "cluster": "slurm", "folder": ["FOLDER"], "job": "7"},
+    "nothing": {"schema": 1, "cluster": "slurm", "folder": None, "job": None},
+    "an option": {"schema": 1, "cluster": "slurm", "folder": "FOLDER", "job": "7 --help"},
+    "another folder": {"schema": 1, "cluster": "slurm", "folder": "/", "job": "7"},
+    "no path": {"schema": 1, "cluster": "slurm", "folder": "\0", "job": "7"},
+    "a huge number": {"schema": 10**400, "cluster": "slurm", "folder": "FOLDER", "job": "7"},
+    "no JSON": "{",
+    "no object": [7],
+}
+
+
+@pytest.mark.parametrize("name", NOTES)
+def test_a_note_that_no_sweep_wrote_submits_the_run_again(tmp_path: Path, idle_slurm: None, name: str) -> None:
+    (job,) = wanted(tmp_path / "runs")
+    Run.create(job.path, job.spec)
+    note = NOTES[name]
+    text = note if isinstance(note, str) else json.dumps(note).replace("FOLDER", str(tmp_path / ".slurm"))
+    (job.path / NOTE).write_text(text)
+
+    class Answering(QuietView):
+        """In place of a job that ends."""
+
+        def look(self, running: Sequence[Job]) -> None:
+            """The job has an answer, once it is submitted."""
+            written = json.loads((job.path / NOTE).read_text())
+            assert written["job"] == "7"
+            (job.path / slurm.ANSWER).write_text('{"schema": 1, "fate": "failed", "message": "it was submitted"}')
+            (Path(written["folder"]) / "7_0_result.pkl").touch()
+
+    (outcome,) = run([job], tmp_path / ".slurm", device="cpu", look=Answering())
+    assert (outcome.fate, outcome.message) == ("failed", "it was submitted")
+
+
+@pytest.mark.parametrize("damage", ["a link", "for all", "a file"])
+def test_a_folder_in_which_others_can_put_orders_is_refused(tmp_path: Path, idle_slurm: None, damage: str) -> None:
+    if damage == "a link":
+        (tmp_path / "theirs").mkdir()
+        (tmp_path / ".slurm").symlink_to(tmp_path / "theirs")
+    elif damage == "for all":
+        (tmp_path / ".slurm").mkdir()
+        (tmp_path / ".slurm").chmod(0o777)
+    else:
+        (tmp_path / ".slurm").touch()
+    with pytest.raises(UserError, match=r"\.slurm"):
+        run(wanted(tmp_path / "runs"), tmp_path / ".slurm", look=QuietView())
+    assert not (tmp_path / "runs").exists()
+
+
+def test_jobs_read_their_orders_from_a_new_folder_that_nobody_else_may_enter(tmp_path: Path, idle_slurm: None) -> None:
+    (job,) = wanted(tmp_path / "runs")
+    (tmp_path / ".slurm").mkdir()
+    (tmp_path / ".slurm" / "7_submitted.pkl").write_bytes(pickle.dumps(Trap(tmp_path / "ran")))
+
+    class Ending(QuietView):
+        """In place of a job that ends."""
+
+        def look(self, running: Sequence[Job]) -> None:
+            """The job has ended."""
+            (new,) = (tmp_path / ".slurm").glob("jobs-*")
+            assert (new / "7_submitted.pkl").exists()
+            assert new.stat().st_mode & 0o777 == 0o700
+            (new / "7_0_result.pkl").touch()
+
+    run([job], tmp_path / ".slurm", device="cpu", look=Ending())
+    assert not (tmp_path / "ran").exists()
+
+
+@pytest.mark.parametrize("where", ["elsewhere", ".slurm"])
+def test_the_answer_of_a_job_is_never_unpickled(tmp_path: Path, idle_slurm: None, where: str) -> None:
+    """A run folder that somebody handed over names a job, and the folder in which that job will have its answer."""
+    (job,) = wanted(tmp_path / "runs")
+    Run.create(job.path, job.spec)
+    (tmp_path / where).mkdir(mode=0o700)
+    note = {"schema": 1, "cluster": "slurm", "folder": str(tmp_path / where), "job": "7"}
+    (job.path / NOTE).write_text(json.dumps(note))
+
+    class Both(QuietView):
+        """A trap in the folder that was named, and in those of this sweep."""
+
+        def look(self, running: Sequence[Job]) -> None:
+            """Put it there."""
+            for folder in (tmp_path / where, *(tmp_path / ".slurm").glob("jobs-*")):
+                (folder / "7_0_result.pkl").write_bytes(pickle.dumps(("success", Trap(tmp_path / "ran"))))
+
+    (outcome,) = run([job], tmp_path / ".slurm", device="cpu", look=Both())
+    assert not (tmp_path / "ran").exists()
+    assert outcome.fate == "failed"
+    assert "job 7 ended without an answer" in outcome.message
 
 
 @pytest.mark.slow  # 20 s of CPU: five processes that each load PyTorch

@@ -12,10 +12,13 @@ import torch
 from torch._dynamo.testing import CompileCounter
 
 from manyheads.arch.families import vit
+from manyheads.experiments import registry
 from manyheads.models.build import build
 from manyheads.models.store import load
-from manyheads.runs import Run
+from manyheads.runs import Run, RunSpec
 from manyheads.spec.errors import UserError
+from manyheads.spec.experiment import specs
+from manyheads.spec.lock import Lock
 from manyheads.spec.recipe import Rates, Recipe
 from manyheads.spec.schedule import factor
 from manyheads.tasks import open_task
@@ -201,3 +204,24 @@ def test_twelve_blocks_of_twelve_rates_are_all_compiled(monkeypatch: pytest.Monk
     torch.manual_seed(0)
     assert torch.equal(model(torch.ones(3, 1, 8, 8)), expected)
     assert counter.frame_count == 12
+
+
+@pytest.mark.parametrize(
+    "made", [spec(), next(iter(specs(registry.get("theorem"), "smoke")))], ids=["trained", "measured"]
+)
+def test_a_run_that_another_process_finishes_before_it_is_locked_is_not_repeated(
+    made: RunSpec, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mine, elsewhere = Run.create(tmp_path, made), Run.create(tmp_path, made)
+    result = {"better": ["top1", "up"], "score": {"top1": 0.5}}
+    take = Lock.take
+
+    def take_late(lock: Lock) -> None:
+        """The other process is faster."""
+        monkeypatch.setattr(Lock, "take", take)
+        elsewhere.finish(result)
+        take(lock)
+
+    monkeypatch.setattr(Lock, "take", take_late)
+    assert train(mine, device="cpu", progress="none") == result
+    assert not (tmp_path / "metrics.jsonl").exists()

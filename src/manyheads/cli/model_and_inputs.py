@@ -29,17 +29,19 @@ def load_with_inputs(
     random: bool,
     seed: int,
     device: str,
+    trust_remote_code: bool,
 ) -> ModelAndInputs:
     """Load `model`, and images, text or noise as its inputs."""
     if images is not None and text is not None:
         raise UserError("--images and --text were both given; write the one that the model takes")
     from manyheads.interop.load import image_batch, load, text_batch
 
-    loaded = load(model, random=random, seed=seed, tokens=tokens)
+    loaded = load(model, random=random, seed=seed, tokens=tokens, trust_remote_code=trust_remote_code)
     if images is not None:
         inputs, source = image_batch(images, loaded.input, batch), f"images of {images}"
     elif text is not None:
-        inputs, source = text_batch(text, model, loaded.input, batch), f"text of {text}"
+        inputs = text_batch(text, model, loaded.input, batch, trust_remote_code=trust_remote_code)
+        source = f"text of {text}"
     else:
         inputs, source = loaded.input.noise(batch, seed), "noise"
     try:

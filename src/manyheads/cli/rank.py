@@ -26,6 +26,9 @@ def rank(
     tokens: Annotated[int | None, typer.Option(help="Length of a language model's sequences.")] = None,
     seed: Annotated[int, typer.Option(help="Seed of initial weights and of noise.")] = 0,
     device: Annotated[str, typer.Option(help="Where the model runs: cpu, cuda, cuda:1.")] = "cpu",
+    trust_remote_code: Annotated[
+        bool, typer.Option("--trust-remote-code", help="Execute the Python files that an hf: model brings.")
+    ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
     plot: Annotated[Path | None, typer.Option(help="Draw coverage over rank to this file (.svg, .png, .pdf).")] = None,
 ) -> None:
@@ -41,7 +44,15 @@ def rank(
         from manyheads.conditioning.coverage import ENOUGH, as_record, coverage
 
         loaded = load_with_inputs(
-            model, images=images, text=text, batch=batch, tokens=tokens, random=random, seed=seed, device=device
+            model,
+            images=images,
+            text=text,
+            batch=batch,
+            tokens=tokens,
+            random=random,
+            seed=seed,
+            device=device,
+            trust_remote_code=trust_remote_code,
         )
         status.update(f"measuring {model}")
         records = coverage(loaded.module, loaded.inputs, dims)

@@ -12,7 +12,7 @@ from manyheads.arch.redesign import redesign
 from manyheads.paper.audit import likely
 from manyheads.paper.rows import BY_ID
 from manyheads.spec.arch import Arch
-from manyheads.spec.experiment import Arm, Comparison, Control, Experiment, Pretraining, Setting
+from manyheads.spec.experiment import Arm, Comparison, Experiment, Loses, Pretraining, Setting
 from manyheads.spec.parts import Classify, Masked, Norm
 from manyheads.spec.recipe import Basis, Recipe
 from manyheads.spec.text import Glue, MaskedLanguage
@@ -68,7 +68,7 @@ def bases(scale: str) -> dict[str, Recipe]:
     }
 
 
-DEPTH_LOSES = (Control("depth_only", "original"),)
+DEPTH_LOSES = (Loses("depth_only", "original"),)
 TABLE1 = Experiment(
     name="table1",
     title="Crammed BERT",
@@ -153,7 +153,7 @@ TABLE1_GLUE = Experiment(
             claim,
             GLUE[task][1],
             _difference(task) if against == "original" else None,
-            controls=(Control(f"depth_only_{task}", f"original_{task}"),),
+            controls=(Loses(f"depth_only_{task}", f"original_{task}"),),
         )
         for task in AT_HAND
         for against, claim in (("original", "L12"), ("depth_only", "M1"))

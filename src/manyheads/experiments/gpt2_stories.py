@@ -19,7 +19,7 @@ from manyheads.arch.redesign import redesign
 from manyheads.paper.audit import likely
 from manyheads.paper.rows import BY_ID
 from manyheads.spec.arch import Arch
-from manyheads.spec.experiment import Arm, Comparison, Control, Experiment, Setting
+from manyheads.spec.experiment import Arm, Comparison, Experiment, Loses, Setting
 from manyheads.spec.recipe import Basis
 from manyheads.spec.text import LanguageModel
 
@@ -56,7 +56,7 @@ def arms(scale: str) -> tuple[Arm, ...]:
     )
 
 
-DEPTH_LOSES = (Control("depth_only", "original"),)
+DEPTH_LOSES = (Loses("depth_only", "original"),)
 TABLE2 = Experiment(
     name="table2",
     title="GPT-2 on TinyStories",

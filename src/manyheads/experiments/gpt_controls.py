@@ -31,7 +31,7 @@ from manyheads.arch.count import params
 from manyheads.arch.families import gpt2
 from manyheads.arch.redesign import redesign
 from manyheads.spec.arch import Arch
-from manyheads.spec.experiment import Arm, Best, Comparison, Control, Experiment, Setting, Trend
+from manyheads.spec.experiment import Arm, Best, Comparison, Experiment, Loses, Setting, Trend
 from manyheads.spec.recipe import Basis, Recipe
 from manyheads.spec.schedule import Schedule
 from manyheads.spec.text import LanguageModel
@@ -135,7 +135,7 @@ GPT_RATES = Experiment(
     },
 )
 
-DEPTH_PAYS = (Control("L4_h8", "L12_h8"),)
+DEPTH_PAYS = (Loses("L4_h8", "L12_h8"),)
 NO_LOSS = 0.005  # nats
 GPT_CONTROLS = Experiment(
     name="gpt_controls",
@@ -153,7 +153,7 @@ GPT_CONTROLS = Experiment(
         # log_kappa is a logarithm: within 0.1 of each other is within 10 %
         Comparison("L4_h8_d128", "L4_h16", "equal", 0.1, "L15", "log_kappa", primary=True),
         Comparison("L12_h16", "L12_h8", "better", claim="L5", controls=DEPTH_PAYS),
-        Comparison("L6_h16", "L12_h8", "no_loss", NO_LOSS, "L6", controls=(Control("L6_h8", "L12_h8"),)),
+        Comparison("L6_h16", "L12_h8", "no_loss", NO_LOSS, "L6", controls=(Loses("L6_h8", "L12_h8"),)),
         Comparison("L4_h16", "L4_h8_mlp", "better", claim="L7", controls=DEPTH_PAYS),
         Comparison("L4_h16", "L12_h8", "no_loss", NO_LOSS, "L8", controls=DEPTH_PAYS),
     ),

@@ -19,7 +19,7 @@ from manyheads.arch.families import nystromformer
 from manyheads.arch.redesign import redesign
 from manyheads.paper import rows as paper
 from manyheads.spec.arch import Arch
-from manyheads.spec.experiment import Arm, Comparison, Control, Experiment, Setting
+from manyheads.spec.experiment import Arm, Comparison, Experiment, Loses, Setting
 from manyheads.spec.generated import Grammar, Scene, Topics
 from manyheads.spec.long_range import ByteText, ListOps, LraTask, Pathfinder, PixelRow, Retrieval
 from manyheads.spec.recipe import Basis, Recipe
@@ -132,7 +132,7 @@ def _figure(name: str, task: str, title: str) -> Experiment:
                     claim="L14",
                     metric="test_top1",
                     printed=round(second - first, 4) if heads == 4 else None,
-                    controls=(Control("L1_h2", "L2_h2"),),
+                    controls=(Loses("L1_h2", "L2_h2"),),
                 )
                 for heads in (4, 6, 8)
             ),
@@ -163,7 +163,7 @@ TABLE3 = Experiment(
             metric="test_top1",
             printed=difference,
             primary=claim == "L14" and task in PRIMARY,
-            controls=(Control(f"{task}_L1_h2", f"{task}_L2_h2"),),
+            controls=(Loses(f"{task}_L1_h2", f"{task}_L2_h2"),),
         )
         for task in PUBLISHED
         for one, other, claim, difference in (

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from manyheads.arch.families import nearest_neighbor
-from manyheads.spec.experiment import Arm, Comparison, Control, Experiment, Setting
+from manyheads.spec.experiment import Arm, Comparison, Experiment, Loses, Setting
 from manyheads.spec.measurements import HeadsKappa, WrittenDown
 
 from .scales import ONCE, SEEDS
@@ -34,7 +34,7 @@ def theorem_arms(scale: str) -> tuple[Arm, ...]:
 
 
 LOG = "log_kappa"
-SQUARE_IS_WORSE = (Control("normal_h3", "normal_h12"),)  # inner is about the number of tokens
+SQUARE_IS_WORSE = (Loses("normal_h3", "normal_h12"),)  # inner is about the number of tokens
 THEOREM = Experiment(
     name="theorem",
     title="What the theorem says of kappa",

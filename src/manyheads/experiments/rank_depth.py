@@ -8,7 +8,7 @@ from typing import Any
 
 from manyheads.arch.count import params
 from manyheads.spec.arch import Arch
-from manyheads.spec.experiment import Arm, Comparison, Control, Experiment
+from manyheads.spec.experiment import Arm, Comparison, Experiment, Loses
 
 from .rank_parts import SLOW, encoder, laptop, rank_name, recipe, scales, setting, task
 
@@ -74,7 +74,7 @@ RANK_N = Experiment(
             metric="skill",
             beyond=("N256_L4_half", "N256_L1_half"),
             primary=True,
-            controls=(Control("N4_L1_full", "N4_L4_full"), Control("N256_L1_full", "N256_L4_full")),
+            controls=(Loses("N4_L1_full", "N4_L4_full"), Loses("N256_L1_full", "N256_L4_full")),
             scales=("small",),
         ),
         Comparison("N4_L2_quarter", "N4_L1_quarter", "better", claim="A5", metric="skill"),

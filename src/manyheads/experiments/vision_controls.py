@@ -10,7 +10,7 @@ from manyheads.arch.controls import controls, depth_only, fixed, mlp_dims
 from manyheads.arch.count import params, training_flops
 from manyheads.arch.redesign import redesign
 from manyheads.spec.arch import Arch
-from manyheads.spec.experiment import Arm, Best, Comparison, Control, Expect, Experiment, Setting
+from manyheads.spec.experiment import Arm, Best, Comparison, Expect, Experiment, Loses, Setting
 from manyheads.spec.recipe import IMAGENET_IMAGES, Basis, Recipe
 
 from .recipes import TABLE6_LARGE
@@ -54,7 +54,7 @@ def setting(scale: str) -> Setting:
     return Setting(arms, SEEDS[scale], TASKS[scale], bases(scale, arms[0]))
 
 
-DEPTH_LOSES = (Control("depth_only", "original"),)
+DEPTH_LOSES = (Loses("depth_only", "original"),)
 CONTROLS = Experiment(
     name="controls",
     title="Is it the heads?",
@@ -112,7 +112,7 @@ BESTS = {
     for scale in FACTORS
 }
 
-X1_LOSES = (Control("depth_only_x1", "original_x1"),)
+X1_LOSES = (Loses("depth_only_x1", "original_x1"),)
 LR = Experiment(
     name="lr",
     title="Every arm at its own learning rate",

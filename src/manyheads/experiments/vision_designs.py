@@ -18,7 +18,7 @@ from typing import Any
 from manyheads.arch.count import params
 from manyheads.arch.redesign import redesign
 from manyheads.spec.arch import Arch
-from manyheads.spec.experiment import Arm, Comparison, Control, Experiment, Setting, Trend
+from manyheads.spec.experiment import Arm, Comparison, Experiment, Loses, Setting, Trend
 
 from .scales import RECIPES, SEEDS, TASKS, TWIN
 
@@ -109,7 +109,7 @@ FIG2 = Experiment(
     printed={ORIGINAL: PRINTED},
 )
 
-DEPTH_LOSES = (Control("L8_h12", ORIGINAL),)
+DEPTH_LOSES = (Loses("L8_h12", ORIGINAL),)
 FIG3 = Experiment(
     name="fig3",
     title="Heads and depth",
@@ -126,7 +126,7 @@ FIG3 = Experiment(
     printed={ORIGINAL: PRINTED},
 )
 
-MLP_LOSES = (Control("L12_m1", "L12_m4"),)
+MLP_LOSES = (Loses("L12_m1", "L12_m4"),)
 FIG4 = Experiment(
     name="fig4",
     title="MLP width and heads",
@@ -142,7 +142,7 @@ FIG4 = Experiment(
     printed={"L12_m4": PRINTED},
 )
 
-SIX_LOSE = (Control("L6_h12_m4", ORIGINAL),)
+SIX_LOSE = (Loses("L6_h12_m4", ORIGINAL),)
 FIG5 = Experiment(
     name="fig5",
     title="Below 8 layers",

@@ -21,7 +21,7 @@ from manyheads.arch.count import params
 from manyheads.arch.families import vit
 from manyheads.arch.redesign import redesign
 from manyheads.spec.arch import Arch
-from manyheads.spec.experiment import Arm, Comparison, Control, Experiment, Setting, Trend
+from manyheads.spec.experiment import Arm, Comparison, Experiment, Loses, Setting, Trend
 from manyheads.spec.images import Augment, Images, Rand
 from manyheads.spec.recipe import Basis, Recipe
 from manyheads.spec.schedule import Schedule
@@ -129,10 +129,10 @@ def arms(scale: str) -> tuple[Arm, ...]:
 
 
 NO_LOSS = 0.005  # of top-1 accuracy
-SEVEN_LOSE = (Control("L7_h3", "L12_h3"),)
-FOUR_LOSE = (Control("L4_h3", "L12_h3"),)
-MLP_LOSES = (Control("L7_h3_half", "L7_h3"),)
-LEAN_DEPTH_LOSES = (Control("L7_h3_half", "L12_h3"),)
+SEVEN_LOSE = (Loses("L7_h3", "L12_h3"),)
+FOUR_LOSE = (Loses("L4_h3", "L12_h3"),)
+MLP_LOSES = (Loses("L7_h3_half", "L7_h3"),)
+LEAN_DEPTH_LOSES = (Loses("L7_h3_half", "L12_h3"),)
 LOG, LOSS = "log_kappa", "loss"
 NATS = 0.02  # of validation loss that still count as no loss
 VISION_ARMS = Experiment(

@@ -15,7 +15,7 @@ from dataclasses import replace
 
 from manyheads.arch.controls import depth_only
 from manyheads.paper.rows import BY_ID
-from manyheads.spec.experiment import Arm, Comparison, Control, Experiment, Setting
+from manyheads.spec.experiment import Arm, Comparison, Experiment, Loses, Setting
 
 from .recipes import TABLE6_LARGE
 from .scales import RECIPES, SEEDS
@@ -63,7 +63,7 @@ def comparisons(keys: tuple[str, ...], claim: str, scales: tuple[str, ...] = ())
             "" if key in TWICE else claim,
             printed=round(value[f"{key}_lean"] - value[f"{key}_original"], 4),
             primary=bool(claim) and key not in TWICE,
-            controls=(Control(f"{key}_depth_only", f"{key}_original"),),
+            controls=(Loses(f"{key}_depth_only", f"{key}_original"),),
             scales=scales,
         )
         for key in keys

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 from pathlib import Path
+from pickle import UnpicklingError
 from typing import Any
 
 import torch
@@ -18,6 +19,7 @@ from manyheads.spec.datasets import IMAGENET_MEAN, IMAGENET_STD
 from manyheads.spec.errors import UserError, nearest, optional
 from manyheads.spec.parts import Pair, Points, Token
 
+from .no_pickle import weights_only
 from .resolve import resolve
 
 SUFFIXES = (".jpg", ".jpeg", ".png", ".webp", ".gif")
@@ -103,9 +105,9 @@ def image_batch(folder: Path, kind: Input, batch: int) -> Any:
     return _by_keyword(kind.keyword, torch.stack(pixels))
 
 
-def text_batch(file: Path, name: str, kind: Input, batch: int) -> Any:
+def text_batch(file: Path, name: str, kind: Input, batch: int, *, trust_remote_code: bool = False) -> Any:
     """The beginning of a text file as `batch` consecutive sequences, tokenized by the tokenizer in the model's own
-    folder."""
+    folder. `trust_remote_code` as in `load`."""
     prefix, _, folder = name.partition(":")
     if not isinstance(kind, TokenInput) or prefix != "hf":
         raise UserError(
@@ -114,9 +116,10 @@ def text_batch(file: Path, name: str, kind: Input, batch: int) -> Any:
     transformers = optional("transformers", "manyheads[hf]")
     try:
         text = file.read_text(encoding="utf-8")
-        tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
+        with weights_only():
+            tokenizer = transformers.AutoTokenizer.from_pretrained(folder, trust_remote_code=trust_remote_code)
     except (OSError, ValueError) as error:
-        raise UserError(f"--text {file}: {str(error).splitlines()[0]}") from None
+        raise UserError(f"--text {file}: {str(error).splitlines()[0]}{_own_code(error)}") from None
     ids = tokenizer(text, return_tensors="pt", add_special_tokens=False)["input_ids"][0]
     length = min(kind.tokens, len(ids))
     if length < 2:
@@ -134,19 +137,22 @@ class Loaded:
     initial: bool
 
 
-def load(name: str, *, random: bool = False, seed: int = 0, tokens: int | None = None) -> Loaded:
-    """The module that `name` stands for.
+def load(
+    name: str, *, random: bool = False, seed: int = 0, tokens: int | None = None, trust_remote_code: bool = False
+) -> Loaded:
+    """The module that `name` stands for. Weights are never unpickled.
 
     `random` draws initial weights from `seed` instead of loading trained ones. A zoo name and a record have no trained
     weights. `tokens` is the length of a language model's sequences; without it, the longest that the model takes, and
-    at most 512 for a transformers model."""
+    at most 512 for a transformers model. `trust_remote_code` executes the Python files that a transformers model brings,
+    where it has some; without it they are never executed."""
     prefix, _, rest = name.partition(":")
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         if prefix == "timm" and rest:
             return Loaded(*_timm(rest, random), random)
         if prefix == "hf" and rest and not (Path(rest) / "arch.json").is_file():
-            return Loaded(*_hf(rest, random, tokens), random)
+            return Loaded(*_hf(rest, random, tokens, trust_remote_code), random)
     from manyheads.models import store
     from manyheads.models.build import build
 
@@ -179,9 +185,10 @@ def _timm(name: str, random: bool) -> tuple[nn.Module, Input]:
         hint = nearest(name.split(".")[0], timm.list_models())
         raise UserError(f"timm {timm.__version__} has no model {name!r}{hint}")
     try:
-        model = timm.create_model(name, pretrained=not random)
-    except (OSError, RuntimeError, ValueError) as error:
-        reason = str(error).splitlines()[0]
+        with weights_only():
+            model = timm.create_model(name, pretrained=not random)
+    except (OSError, RuntimeError, TypeError, UnpicklingError, ValueError) as error:
+        reason = (str(error) or type(error).__name__).splitlines()[0]
         raise UserError(
             f"timm cannot load the weights of {name}: {reason}; write --random for initial weights"
         ) from None
@@ -192,7 +199,7 @@ def _timm(name: str, random: bool) -> tuple[nn.Module, Input]:
     )
 
 
-def _hf(folder: str, random: bool, tokens: int | None) -> tuple[nn.Module, Input]:
+def _hf(folder: str, random: bool, tokens: int | None, trusted: bool) -> tuple[nn.Module, Input]:
     transformers = optional("transformers", "manyheads[hf]")
     local = Path(folder).exists()
     if _settings(Path(folder) / "config.json").get("model_type") == "manyheads":
@@ -203,14 +210,19 @@ def _hf(folder: str, random: bool, tokens: int | None) -> tuple[nn.Module, Input
             "model on the hub"
         )
     try:
-        config = transformers.AutoConfig.from_pretrained(folder)
-        model = (
-            transformers.AutoModel.from_config(config)
-            if random
-            else transformers.AutoModel.from_pretrained(folder, use_safetensors=True)
-        )
+        with weights_only():
+            config = transformers.AutoConfig.from_pretrained(folder, trust_remote_code=trusted)
+            if not trusted:
+                config._attn_implementation = None  # transformers' own choice: a folder's may be a program of the hub
+            model = (
+                transformers.AutoModel.from_config(config, trust_remote_code=trusted)
+                if random
+                else transformers.AutoModel.from_pretrained(
+                    folder, config=config, use_safetensors=True, trust_remote_code=trusted
+                )
+            )
     except (OSError, ValueError) as error:
-        hint = "" if random else "; --random needs only the configuration"
+        hint = _own_code(error) or ("" if random else "; --random needs only the configuration")
         raise UserError(f"transformers cannot load {folder!r}: {str(error).splitlines()[0]}{hint}") from None
     # A configuration of transformers has no type that says "images": the presence of image_size does.
     if size := getattr(config, "image_size", None):
@@ -224,6 +236,12 @@ def _hf(folder: str, random: bool, tokens: int | None) -> tuple[nn.Module, Input
         )
     longest: int = getattr(config, "max_position_embeddings", 512)
     return model, TokenInput(config.vocab_size, tokens or min(longest, 512), keyword="input_ids")
+
+
+def _own_code(error: Exception) -> str:
+    """What to write where transformers refuses to run Python files that a model brings."""
+    told = "; read it, and write --trust-remote-code to have it executed"
+    return told if "trust_remote_code" in str(error) else ""
 
 
 def _settings(file: Path) -> dict[str, Any]:

@@ -82,7 +82,7 @@ def _hub(name: str) -> Arch:
 
     transformers = optional("transformers", "manyheads[hf]")
     try:
-        config = transformers.AutoConfig.from_pretrained(name)
+        config = transformers.AutoConfig.from_pretrained(name, trust_remote_code=False)
     except (OSError, ValueError) as error:
         why = str(error).splitlines()[0]
         raise UserError(f"hf:{name} is not a folder here, and transformers cannot fetch it: {why}") from None

@@ -19,7 +19,7 @@ PARTIAL = ("heads", "depth", "inner", "params")  # numbers of an architecture th
 
 
 @dataclass(frozen=True)
-class Control:
+class Loses:
     """Proof that a setting can show a loss at all: `arm` has to do worse than `against`. Where it does not, a comparison
     that depends on it is not testable in this setting, however it comes out."""
 
@@ -51,7 +51,7 @@ class Comparison:
     metric: str = ""
     printed: float | None = None
     primary: bool = False
-    controls: tuple[Control, ...] = ()
+    controls: tuple[Loses, ...] = ()
     beyond: tuple[str, str] | None = None
     ratio: bool = False
     target: float = 0.0

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from .arch import Arch
-from .comparison import EXPECTED, Comparison, Control, Expect, Growth, Trend
+from .comparison import EXPECTED, Comparison, Expect, Growth, Loses, Trend
 from .errors import UserError, nearest
 from .recipe import Recipe
 from .run import RunSpec
@@ -27,10 +27,10 @@ __all__ = [
     "Arm",
     "Best",
     "Comparison",
-    "Control",
     "Expect",
     "Experiment",
     "Growth",
+    "Loses",
     "Pretraining",
     "Scale",
     "Setting",
@@ -156,7 +156,9 @@ class Experiment:
     def claims(self) -> tuple[str, ...]:
         """The claims that the experiment decides, each once."""
         growths = [growth for setting in self.settings.values() for growth in setting.growths]
-        return tuple(dict.fromkeys(one.claim for one in (*self.comparisons, *self.trends, *growths) if one.claim))
+        claims = [one.claim for one in self.comparisons]
+        claims += [one.claim for one in self.trends] + [one.claim for one in growths]
+        return tuple(dict.fromkeys(filter(None, claims)))
 
     def command(self, scale: str) -> str:
         """The command that runs it."""

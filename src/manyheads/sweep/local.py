@@ -4,7 +4,8 @@ GPU.
     outcomes = run([Job(path, spec), ...], workers=2, device="cpu")
 
 Finished runs are skipped and killed ones resumed: the same call, made again, finishes what is left. A failed run does
-not stop the others; a worker that dies is replaced, and its run tried once more from its last checkpoint."""
+not stop the others; a worker that dies is replaced, and its run resumes from its last checkpoint, unless the workers of
+one run die again and again without a new checkpoint."""
 
 from __future__ import annotations
 
@@ -18,12 +19,10 @@ from pathlib import Path
 from types import FrameType
 
 from manyheads.runs import Busy, Run
-from manyheads.runs.folder import LOCK
 from manyheads.spec.errors import UserError
-from manyheads.spec.lock import held
 
 from .jobs import Job, Outcome, Viewer, carry_out, outcome, viewer, wait_for_others
-from .worker import TRIES, Worker
+from .worker import Deaths, Worker
 
 PAUSE = 0.3  # seconds between two looks at the runs
 
@@ -184,8 +183,7 @@ class _Pool:
                 break
             while (ended := self._elsewhere(i)) is None:
                 worker, ended = self._train(worker, i)
-                # a run that failed has released its folder: if it is locked, another process was faster
-                if ended.fate != "failed" or not held(self.jobs[i].path / LOCK):
+                if ended.fate != "busy":
                     break
             self.ended.put((i, ended))
         if worker is not None:
@@ -203,8 +201,10 @@ class _Pool:
         return Outcome(job, "stopped") if self.asked else None
 
     def _train(self, worker: Worker | None, i: int) -> tuple[Worker | None, Outcome]:
-        """Have `worker`, or a new one where it died, train a run; the worker that did, and what became of the run."""
-        for _ in range(TRIES):
+        """Have `worker`, or a new one where it died, train a run; the worker that did, and what became of the run. A
+        run whose workers die again and again is given up by `Deaths`."""
+        deaths = Deaths(self.jobs[i].path)
+        while True:
             if worker is not None and worker.dead:
                 worker.dismiss()
                 worker = None
@@ -212,19 +212,14 @@ class _Pool:
             self.running[i] = worker
             if self.asked:  # in the meantime
                 worker.stop()
-            ended, died = self._order(worker, i)
+            job = self.jobs[i]
+            worker.give(job.path, self.device, self.root)
+            answer = worker.answer()
             del self.running[i]
-            if not died or self.asked:
-                break
-        return worker, ended
-
-    def _order(self, worker: Worker, i: int) -> tuple[Outcome, bool]:
-        """Order one run; what became of it, and whether the worker died."""
-        job = self.jobs[i]
-        worker.give(job.path, self.device, self.root)
-        answer = worker.answer()
-        if answer is not None:
-            return outcome(job, answer), False
-        if self.asked:
-            return Outcome(job, "stopped"), True
-        return Outcome(job, "failed", f"its process {worker.death()}; see {job.path / 'log.txt'}"), True
+            if answer is not None:
+                return worker, outcome(job, answer)
+            if self.asked:
+                return worker, Outcome(job, "stopped")
+            death = worker.death()
+            if not deaths.again():
+                return worker, Outcome(job, "failed", deaths.message(death))

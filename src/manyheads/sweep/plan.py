@@ -10,12 +10,13 @@ from __future__ import annotations
 import shlex
 import shutil
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import groupby
 from pathlib import Path
 
 from manyheads.experiments import registry
-from manyheads.runs import Run, RunSpec, find
+from manyheads.runs import Busy, Run, RunSpec, find
 from manyheads.spec.errors import UserError, nearest
 from manyheads.spec.experiment import SCALES, Experiment, folder, specs
 from manyheads.spec.text import Glue
@@ -147,12 +148,13 @@ def adopt(root: Path, planned: Sequence[RunSpec]) -> list[Path]:
         label = {**spec.label, "trained_in": source.relative_to(root).as_posix()}
         run, result = Run.create(target, replace(spec, label=label)), Run.open(source).result
         assert result is not None
-        with run.locked():
-            for name in COPIED:
-                if (source / name).is_file():
-                    shutil.copyfile(source / name, target / name)
-            run.finish(result)
-        copies.append(target)
+        with suppress(Busy), run.locked():  # whoever holds it copies or trains the same run
+            if run.result is None:
+                for name in COPIED:
+                    if (source / name).is_file():
+                        shutil.copyfile(source / name, target / name)
+                run.finish(result)
+                copies.append(target)
     return copies
 
 
@@ -191,7 +193,8 @@ def with_weights(root: Path, runs: Sequence[RunSpec], tuning: Experiment, pretra
             )
         assert isinstance(spec.task, Glue)  # the one task that fine-tunes
         tuned = replace(spec, task=replace(spec.task, weights=weights_digest(source / "model")))
-        begin(Run.create(folder(root, tuned), tuned), source / "model")
+        with suppress(Busy):  # another process trains it, and so it has begun
+            begin(Run.create(folder(root, tuned), tuned), source / "model")
         ready.append(tuned)
     return ready
 

@@ -11,7 +11,7 @@ from manyheads.runs import Run
 from manyheads.spec.errors import UserError
 
 from .jobs import LOOK, wait_for_others
-from .worker import TRIES, Worker
+from .worker import Deaths, Worker
 
 
 class RemoteRun:
@@ -32,8 +32,7 @@ class RemoteRun:
                 if self.asked:
                     return {"fate": "stopped", "message": ""}
                 answer = self._try()
-                # a run that failed has released its folder: if it is locked, another process was faster
-                if answer["fate"] != "failed" or Run.open(self.folder).state != "running":
+                if answer["fate"] != "busy":
                     return answer
         except UserError as error:  # the folder was damaged meanwhile
             return {"fate": "failed", "message": str(error)}
@@ -48,9 +47,10 @@ class RemoteRun:
                 time.sleep(LOOK)
 
     def _try(self) -> dict[str, str]:
-        """Train in a worker process. One that dies is replaced, and the run resumes from its last checkpoint."""
-        death = ""
-        for _ in range(TRIES):
+        """Train in a worker process. One that dies is replaced, and the run resumes from its last checkpoint, unless
+        `Deaths` gives it up."""
+        deaths, death, alive = Deaths(self.folder), "", True
+        while alive:
             self.worker = worker = Worker(self.threads)
             try:
                 worker.give(self.folder, self.device, self.root)
@@ -59,7 +59,7 @@ class RemoteRun:
                 answer = worker.answer()
                 if answer is not None:
                     return answer
-                death = worker.death()
+                death, alive = worker.death(), deaths.again()
             except KeyboardInterrupt:  # how Ray cancels a task
                 self.stop()
                 raise
@@ -67,7 +67,7 @@ class RemoteRun:
                 worker.dismiss()
             if self.asked:
                 return {"fate": "stopped", "message": ""}
-        return {"fate": "failed", "message": f"its process {death} {TRIES} times; see {self.folder}/log.txt"}
+        return {"fate": "failed", "message": deaths.message(death)}
 
 
 def check(workers: int | None, threads: int) -> None:

@@ -4,33 +4,49 @@
 
 A job gets the path of a run folder and nothing else; it trains the folder in a worker process of its own. When its time
 is up, the run is saved and the job queued again; when a node dies, Slurm queues the job again. This process may end at
-any time: the jobs stay, and the same call finds them. All nodes have to see the folders."""
+any time: the jobs stay, and the same call finds them. All nodes have to see the folders.
+
+submitit hands each job its order as a pickle, and each job leaves one. Jobs read theirs from a new folder that only this
+user may enter. This process reads none: what became of a job is in its run folder, as JSON."""
 
 from __future__ import annotations
 
+import os
+import re
+import stat
+import tempfile
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from manyheads.runs import Run
 from manyheads.runs.folder import LOCK
+from manyheads.spec import serialise
 from manyheads.spec.errors import UserError, optional
-from manyheads.spec.files import dump, read_object, replace
+from manyheads.spec.field_checks import check_types
+from manyheads.spec.files import dump, read_object, replace, unwritten
 from manyheads.spec.lock import held
 from manyheads.train.early_end import listening
 
-from .jobs import Job, Outcome, Viewer, carry_out, outcome, viewer
+from .jobs import Job, Outcome, Viewer, carry_out, viewer
 from .local import Interrupted
 from .remote import RemoteRun, check
 
 NOTE = "job.json"  # in a run folder: which job trains it
+ANSWER = "job_answer.json"  # in a run folder: what the job said when it ended
+JOB_ID = re.compile(r"[0-9]{1,18}(_[0-9]{1,9})?")
+SCHEMA = 1  # of the two files
+LATE = 15.0  # seconds to wait until the files of a job that has ended can be seen from this machine
 ARRAY = 1000  # jobs of an array; Slurm's own limit is 1001 unless a cluster changed it
 MINUTES = 240  # of a job; one that needs more is queued again
 TIMES_UP = 100  # how often a job may be queued again because its time was up
 CLUSTERS = ("slurm", "local")
 PAUSE = 1.0  # seconds between two looks at the jobs
 LINGER = 60.0  # seconds to wait, after a run was stopped from outside, for Slurm's signal to this process
+ENDED = ("COMPLETED", "FINISHED")  # states of a job that has ended by itself
 GONE = ("UNKNOWN", "NO PROCESS AND NO RESULT")  # states of a job that is unknown by now
 # options that submitit names alike on every cluster; all others are Slurm's own
 SHARED = (
@@ -43,6 +59,35 @@ SHARED = (
     "tasks_per_node",
     "stderr_to_stdout",
 )
+
+
+@dataclass(frozen=True)
+class JobNote:
+    """Which job trains a run, and the folder of submitit's files about it."""
+
+    schema: int
+    cluster: str
+    folder: str
+    job: str
+
+    def __post_init__(self) -> None:
+        check_types(self, NOTE)
+        if self.schema != SCHEMA or not JOB_ID.fullmatch(self.job):
+            raise UserError(
+                f"{NOTE} has schema {self.schema} and job {self.job[:80]!r}, which this version never wrote"
+            )
+
+
+@dataclass(frozen=True)
+class JobAnswer:
+    """What a job said when it ended: the run is done, failed or stopped, and why."""
+
+    schema: int
+    fate: Literal["done", "failed", "stopped"]
+    message: str
+
+    def __post_init__(self) -> None:
+        check_types(self, ANSWER)
 
 
 class Detached(Interrupted):
@@ -67,6 +112,8 @@ class SlurmTask:
         """Train one run folder, wherever Slurm put it."""
         self.run = RemoteRun(folder, device, root, threads)
         answer = self.run.train()
+        with suppress(UserError):  # nobody can be told on a full disk
+            replace(Path(folder) / ANSWER, dump({"schema": SCHEMA, **answer}))
         if answer["fate"] == "stopped":
             time.sleep(LINGER)  # Slurm signals every process of a job; the worker was the first to hear
         return answer
@@ -92,19 +139,43 @@ def run(
 ) -> list[Outcome]:
     """Do every job and say what became of it, in the order of `jobs`.
 
-    submitit keeps its files in `folder`. At most `workers` jobs run at a time, if it is given. `options` are Slurm's,
-    as submitit names them: partition, account, timeout_min, mem_gb, gpus_per_node, ... `cluster` "local" is this
-    machine instead. When it is asked to stop, it leaves the jobs to Slurm and raises `Detached`."""
+    submitit keeps its files in a new folder inside `folder`. At most `workers` jobs run at a time, if it is given.
+    `options` are Slurm's, as submitit names them: partition, account, timeout_min, mem_gb, gpus_per_node, ... `cluster`
+    "local" is this machine instead. When it is asked to stop, it leaves the jobs to Slurm and raises `Detached`."""
     check(workers, threads)
     if cluster not in CLUSTERS:
         raise UserError(f"cluster {cluster}: write slurm, or local to try it on this machine without Slurm")
-    executor = _executor(folder, cluster, workers, device, threads, dict(options or {}))
     orders = (device, None if root is None else str(root.resolve()), threads)
     most = (workers or 2) if cluster == "local" else ARRAY
     look = look or viewer()
-    return carry_out(
-        jobs, look, lambda waiting: _Queue(executor, folder, cluster, jobs, orders, most).work(waiting, look)
-    )
+    new = _new_folder(folder)
+    try:
+        executor = _executor(new, cluster, workers, device, threads, dict(options or {}))
+        return carry_out(
+            jobs, look, lambda waiting: _Queue(executor, new, cluster, jobs, orders, most).work(waiting, look)
+        )
+    finally:
+        with suppress(OSError):  # not empty: it holds the files of jobs
+            new.rmdir()
+
+
+def _new_folder(folder: Path) -> Path:
+    """A new folder inside `folder` that only this user may enter, for the pickles that jobs read. A `folder` in which
+    others could put a file of theirs in its place is refused."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        state = os.lstat(folder)
+    except OSError as error:
+        raise unwritten(folder, error) from error
+    if not stat.S_ISDIR(state.st_mode) or state.st_uid != os.geteuid() or state.st_mode & stat.S_IWOTH:
+        raise UserError(
+            f"{folder} is a link, belongs to another user or can be written by all, and jobs run what lies in it; "
+            "delete it, or write another --out"
+        )
+    try:
+        return Path(tempfile.mkdtemp(prefix="jobs-", dir=folder.resolve()))  # mkdtemp gives it the mode 0700
+    except OSError as error:
+        raise unwritten(folder, error) from error
 
 
 def _executor(folder: Path, cluster: str, workers: int | None, device: str | None, threads: int, options: Any) -> Any:
@@ -136,6 +207,7 @@ class _Queue:
     ) -> None:
         self.executor, self.folder, self.cluster, self.jobs, self.orders = executor, folder, cluster, jobs, orders
         self.most = most
+        self.known = {str(folder.parent), *map(str, folder.parent.iterdir())}  # folders of this sweep's jobs
         self.queued: dict[int, Any] = {}
 
     def work(self, waiting: list[int], look: Viewer) -> dict[int, Outcome]:
@@ -162,31 +234,58 @@ class _Queue:
 
     def _submit(self, numbers: list[int]) -> None:
         """Queue these runs, and note in each folder which job trains it."""
+        for i in numbers:
+            (self.jobs[i].path / ANSWER).unlink(missing_ok=True)  # an earlier job's
         with self.executor.batch():
             submitted = [
                 self.executor.submit(SlurmTask(), str(self.jobs[i].path.resolve()), *self.orders) for i in numbers
             ]
         for i, job in zip(numbers, submitted, strict=True):
-            note = {"schema": 1, "cluster": self.cluster, "folder": str(self.folder.resolve()), "job": job.job_id}
-            replace(self.jobs[i].path / NOTE, dump(note))
+            note = JobNote(SCHEMA, self.cluster, str(self.folder), job.job_id)
+            replace(self.jobs[i].path / NOTE, dump(serialise.to_dict(note)))
             self.queued[i] = job
 
     def _submitted(self, job: Job) -> Any:
-        """The job that an earlier call submitted for this run, if it has not ended."""
-        note = read_object(job.path / NOTE)
-        if note is None or note.get("cluster") != self.cluster:
+        """The job that an earlier call submitted for this run, if it has not ended. A note that names another folder than
+        this sweep's, or that cannot be read, names no job: the run is submitted again, and waits while another job
+        trains it."""
+        try:
+            data = read_object(job.path / NOTE)
+            note = None if data is None else serialise.from_dict(JobNote, data, NOTE)
+        except UserError:
+            return None
+        if note is None or note.cluster != self.cluster or note.folder not in self.known:
             return None
         submitit = optional("submitit", "manyheads[slurm]")
         kind = submitit.LocalJob if self.cluster == "local" else submitit.SlurmJob
-        submitted = kind(folder=note["folder"], job_id=note["job"])
+        submitted = kind(folder=note.folder, job_id=note.job)
         return None if submitted.state in GONE or submitted.done() else submitted
 
 
 def _outcome(job: Job, submitted: Any) -> Outcome:
-    """What became of a job that has ended, by its answer; where there is none, by its folder."""
-    if Run.open(job.path).result is not None:
-        return Outcome(job, "done")
-    if submitted.exception() is None:
-        return outcome(job, submitted.result())
+    """What became of a job that has ended, by its run folder alone. submitit would unpickle the answer."""
+    deadline = time.monotonic() + LATE
+    while True:
+        try:
+            run, answer = Run.open(job.path), _answer(job.path)
+        except UserError as error:  # the folder was damaged meanwhile
+            return Outcome(job, "failed", str(error))
+        if run.result is not None:
+            return Outcome(job, "done")
+        if answer is not None and answer.fate != "done":
+            return Outcome(job, answer.fate, answer.message)
+        by_itself = submitted.state in ENDED or submitted.paths.result_pickle.exists()
+        if not by_itself or time.monotonic() > deadline:
+            break
+        time.sleep(PAUSE)  # another machine wrote the files, and this one may see them later
     where = f"job {submitted.job_id} ended without an answer ({submitted.state}); see {submitted.paths.stderr}"
-    return Outcome(job, "stopped" if Run.open(job.path).state == "stopped" else "failed", where)
+    return Outcome(job, "stopped" if run.state == "stopped" else "failed", where)
+
+
+def _answer(path: Path) -> JobAnswer | None:
+    """What the job of a run said when it ended; None where it said nothing that can be read."""
+    try:
+        data = read_object(path / ANSWER)
+        return None if data is None else serialise.from_dict(JobAnswer, data, ANSWER)
+    except UserError:
+        return None

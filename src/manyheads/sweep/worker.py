@@ -3,15 +3,16 @@ started it.
 
 The program trains the run folders it is given, one after another. It reads one JSON object a line from its standard
 input, {"folder": ..., "device": ..., "root": ...}, and answers each with one line on its standard output, {"fate":
-"done" | "failed" | "stopped", "message": ...}. What a run prints goes to log.txt in its folder. A run in progress saves
-and stops when the input ends, because the parent closed it or died, at SIGTERM, and at SIGUSR1 and SIGUSR2, by which
-schedulers announce the end of a job's time."""
+"done" | "failed" | "stopped" | "busy", "message": ...}. What a run prints goes to log.txt in its folder. A run in
+progress saves and stops when the input ends, because the parent closed it or died, at SIGTERM, and at SIGUSR1 and
+SIGUSR2, by which schedulers announce the end of a job's time."""
 
 from __future__ import annotations
 
 import json
 import os
 import queue
+import re
 import select
 import signal
 import subprocess
@@ -23,7 +24,8 @@ from pathlib import Path
 from typing import Any
 
 LOG = "log.txt"
-TRIES = 2  # of a run whose worker died: the second resumes from the last checkpoint
+TRIES = 3  # of a run whose workers die and leave no new checkpoint
+CHECKPOINT = re.compile(r"step-(\d{8,18})")
 
 
 def thread_settings(threads: int) -> dict[str, str]:
@@ -99,6 +101,33 @@ class Worker:
         self._answers.close()
 
 
+class Deaths:
+    """The deaths of the workers of one run. Whoever kills them, the run is tried again while each of its tries leaves a
+    new checkpoint: it then comes to its end. A run whose workers die `TRIES` times without a new one is given up, since
+    it may be what kills them, by needing more memory than there is."""
+
+    def __init__(self, folder: Path | str) -> None:
+        self.folder = Path(folder)
+        self.furthest, self.deaths = self._newest(), 0
+
+    def again(self) -> bool:
+        """Count a death; whether the run is tried once more."""
+        newest = self._newest()
+        self.deaths = 1 if newest > self.furthest else self.deaths + 1
+        self.furthest = max(self.furthest, newest)
+        return self.deaths < TRIES
+
+    def message(self, death: str) -> str:
+        """Why the run was given up, where its last worker ended by this `death`."""
+        memory = "; the system kills a process that needs more memory than there is" if "SIGKILL" in death else ""
+        return f"its process {death}, {TRIES} times without a new checkpoint{memory}; see {self.folder / LOG}"
+
+    def _newest(self) -> int:
+        """The step of the newest checkpoint, -1 where there is none."""
+        names = (path.name for path in (self.folder / "checkpoint").glob("step-*"))
+        return max((int(match[1]) for name in names if (match := CHECKPOINT.fullmatch(name))), default=-1)
+
+
 def main() -> None:
     """Obey orders until the input ends."""
     for number in (signal.SIGUSR1, signal.SIGUSR2):
@@ -133,7 +162,7 @@ def obey(order: dict[str, Any]) -> dict[str, str]:
     os.dup2(log, 1)
     os.dup2(log, 2)
     os.close(log)
-    from manyheads.runs import Run
+    from manyheads.runs import Busy, Run
     from manyheads.spec.errors import UserError
     from manyheads.train.early_end import Stopped
     from manyheads.train.loop import train
@@ -146,6 +175,8 @@ def obey(order: dict[str, Any]) -> dict[str, str]:
         return {"fate": "done", "message": ""}
     except (Stopped, KeyboardInterrupt) as stop:
         return {"fate": "stopped", "message": str(stop)}
+    except Busy as error:  # another process was faster
+        return {"fate": "busy", "message": str(error)}
     except UserError as error:
         print(error, file=sys.stderr, flush=True)
         return {"fate": "failed", "message": str(error)}

@@ -66,7 +66,7 @@ def train(
     check_weights(task, weights)
     if isinstance(task, Measurement):
         with joined("none", device) as ranks, exclusive(run, ranks):
-            return measure(run, task, recipe, ranks)
+            return run.result or measure(run, task, recipe, ranks)  # another process may have finished it meanwhile
     with joined(parallel, device) as ranks, exclusive(run, ranks), listening() as stop, numerics(recipe, ranks.device):
         if ranks.agree(float(run.result is not None))[0]:  # another process finished the run while this one waited
             return run.result or {}
