@@ -82,11 +82,26 @@ def test_a_tokenizer_of_ones_own_is_trained_once_and_used_for_both_splits(storie
         call(*usual, "--learn", "bpe:300")
 
 
+def test_a_choice_is_made_on_documents_that_nothing_else_reads(tmp_path: Path) -> None:
+    path, out = tmp_path / "a.txt", tmp_path / "own"
+    path.write_text("\n\n".join([*(f"Tom has {i} red balls. He is happy." for i in range(60)), "zqzqzqzq " * 40]))
+    usual = ["tokenize", path, "--out", out, "--between", "blank", "--workers", 1]
+    call(*usual, "--learn", "bpe:290", "--but-last", 1)
+    call(*usual, "--tokenizer", out, "--split", "choose", "--only-last", 1)
+    words = tokenizer("shards:own", tmp_path)
+    assert len(words.encode(["zqzq"])[0]) == 4  # the tokenizer was not trained on the document that is held out
+    task = LanguageModel("shards:own", tokens=8, vocab=290, held_split="choose")
+    read = corpus(task.data, tmp_path, split=task.held_split)
+    assert (read.train.manifest.documents, read.held.manifest.documents) == (60, 1)
+    with pytest.raises(UserError, match="has no folder valid"):
+        corpus(task.data, tmp_path)
+
+
 def test_wrong_words_are_told(stories: Path, tmp_path: Path) -> None:
     for words, told in [
         (["--tokenizer", "bytes", "--learn", "bpe:300"], "either --tokenizer NAME or --learn"),
         ([], "either --tokenizer"),
-        (["--tokenizer", "bytes", "--split", "test"], "write train or valid"),
+        (["--tokenizer", "bytes", "--split", "../x"], "write train, valid, or letters"),
         (["--learn", "bpe"], "bpe:SIZE"),
         (["--tokenizer", "bytes"], "does not say where a document ends"),
         (["--tokenizer", "gpt3"], "did you mean gpt2"),

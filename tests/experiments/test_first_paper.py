@@ -53,8 +53,7 @@ def every(experiment: Experiment) -> list[Arch]:
 
 
 # ---------------------------------------------------------------------------------------------------------- all of them
-# claims without an experiment yet: heads needed over dimensions, a written-down vote, speed at equal loss
-UNDECIDED = {"A2", "A7", "A8", "L15", "M4"}
+UNDECIDED = {"M4"}  # claims without an experiment yet: speed at equal loss
 
 
 def test_every_claim_is_decided_by_an_experiment_or_waits_for_one() -> None:

@@ -12,7 +12,7 @@ import pytest
 
 from manyheads.arch.families import nearest_neighbor
 from manyheads.experiments.crammed_bert import TABLE1, TABLE1_GLUE, classifier
-from manyheads.experiments.registry import EXPERIMENTS, FIRST, RANK
+from manyheads.experiments.registry import CAMPAIGN, EXPERIMENTS, FIRST, RANK
 from manyheads.runs import Run, RunSpec, find
 from manyheads.spec.datasets import GLUE_SETS
 from manyheads.spec.errors import UserError
@@ -38,7 +38,7 @@ KINDS = {
     "Regression": ("rank_regression", "h8"),
 }
 # fmt: on
-SMOKE = [name for name in (*RANK, *FIRST) if name != "table1_glue"]
+SMOKE = [name for name in (*RANK, *FIRST, *CAMPAIGN) if name != "table1_glue"]
 
 
 def trained(root: Path, spec: RunSpec, **how: Any) -> dict[str, Any]:

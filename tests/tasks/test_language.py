@@ -278,3 +278,21 @@ def test_a_model_that_is_fitted_keeps_its_dialect() -> None:
     assert (stories.dialect, fitted.dialect, fitted.stages[0].tokens) == ("stories", "stories", 32)
     open_ai = replace(stories, dialect="")
     assert fit(LanguageModel(tokens=32), open_ai).dialect == ""
+
+
+def test_held_out_text_is_read_from_the_split_that_the_task_names(tmp_path: Path) -> None:
+    texts = {"train": "a" * 100, "valid": "b" * 100, "choose": "c" * 100}
+    for split, text in texts.items():
+        (tmp_path / "a.txt").write_text(text)
+        tokenize_files([tmp_path / "a.txt"], tmp_path / "abc" / split, load("bytes", Path()), between="file")
+    task = LanguageModel("shards:abc", tokens=8, vocab=261)
+    for split, one in (("valid", task), ("choose", replace(task, held_split="choose"))):
+        work = open_task(one, CPU, 0, 4, root=tmp_path)
+        assert set(work.held.block(np.arange(3)).ravel().tolist()) == {ord(texts[split][0]) + 5}
+    assert "held_split" not in to_dict(task)
+    assert from_dict(to_dict(replace(task, held_split="choose"))).held_split == "choose"
+    for wrong in ({"data": "tinystories", "vocab": None}, {"held": 0.1}):
+        with pytest.raises(UserError, match="has its held-out text elsewhere"):
+            replace(task, held_split="choose", **wrong)
+    with pytest.raises(UserError, match="no folder's name"):
+        replace(task, held_split="../valid")

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from manyheads.spec.datasets import check_split
 from manyheads.spec.errors import UserError
 
 from .numbers import millions, size
@@ -38,7 +39,9 @@ def tokenize(
     learn: Annotated[
         str | None, typer.Option(help="Train a tokenizer on these files instead: bpe:8192, wordpiece:32768.")
     ] = None,
-    split: Annotated[str, typer.Option(help="train, or valid for held-out text.")] = "train",
+    split: Annotated[
+        str, typer.Option(help="train, or valid for held-out text; any other word for more held-out text.")
+    ] = "train",
     between: Annotated[
         str | None, typer.Option(help="What separates documents in plain text: blank, line, file, or '<|endoftext|>'.")
     ] = None,
@@ -49,6 +52,8 @@ def tokenize(
     without: Annotated[
         list[Path] | None, typer.Option(help="Held-out text: documents that occur in it are dropped.")
     ] = None,
+    but_last: Annotated[int, typer.Option(help="Leave out the last so many documents of these files.")] = 0,
+    only_last: Annotated[int, typer.Option(help="Leave out all but the last so many documents of these files.")] = 0,
     workers: Annotated[int, typer.Option(help="Number of parallel processes.")] = WORKERS,
     data_root: Annotated[Path | None, typer.Option(help="Folder of tokenizers and corpora.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
@@ -58,13 +63,12 @@ def tokenize(
     from manyheads.data.text.tokenization import tokenize_files
     from manyheads.data.text.vocabulary import load
 
-    if split not in ("train", "valid"):
-        raise UserError(f"--split {split}: write train or valid")
+    check_split(split)
     if (tokenizer is None) == (learn is None):
         raise UserError("write either --tokenizer NAME or --learn bpe:SIZE: shards are made with one tokenizer")
     mark = None if between is None else _unescaped(between)
     root = data_folder(data_root)
-    trained = _trained(str(learn), files, mark, field, out) if tokenizer is None else None
+    trained = _trained(str(learn), files, mark, field, out, but_last, only_last) if tokenizer is None else None
     vocabulary = trained or load(str(tokenizer), root)
     with _progress(as_json) as progress:
         manifest = tokenize_files(
@@ -76,6 +80,8 @@ def tokenize(
             workers=workers,
             progress=progress,
             without=without or [],
+            but_last=but_last,
+            only_last=only_last,
             separator=None if separator is None else _unescaped(separator),
         )
     if as_json:
@@ -124,9 +130,11 @@ def _unescaped(text: str) -> str:
     return text.replace("\\n", "\n").replace("\\t", "\t")
 
 
-def _trained(wanted: str, files: list[Path], between: str | None, field: str, out: Path) -> Vocabulary:
+def _trained(
+    wanted: str, files: list[Path], between: str | None, field: str, out: Path, but_last: int, only_last: int
+) -> Vocabulary:
     """The tokenizer that an earlier call trained for this folder, or a new one."""
-    from manyheads.data.text.documents import documents, sources
+    from manyheads.data.text.documents import all_documents, sources
     from manyheads.data.text.tokenizer_training import train_tokenizer
     from manyheads.data.text.vocabulary import load
     from manyheads.spec.files import replace
@@ -143,7 +151,7 @@ def _trained(wanted: str, files: list[Path], between: str | None, field: str, ou
                 "another folder"
             )
         return vocabulary
-    texts = (text for path in sources(files) for text in documents(path, between=between, field=field))
+    texts = all_documents(sources(files), between=between, field=field, but_last=but_last, only_last=only_last)
     vocabulary = train_tokenizer(kind, texts, int(count), out.name)  # type: ignore[arg-type]  # checked above
     out.mkdir(parents=True, exist_ok=True)
     replace(file, vocabulary.text.encode())

@@ -4,6 +4,7 @@ Tasks check their fields against these facts; the readers are in `data`, in tabl
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, replace
 from typing import Literal, get_args
 
@@ -76,6 +77,18 @@ def check_corpus(name: object) -> str:
         f"data {name!r} is no corpus{hint} write {STORIES} (embedded) or {SHARDS}NAME, the folder NAME below "
         "the data root that `manyheads tokenize` wrote"
     )
+
+
+TRAIN, VALID = "train", "valid"  # folders of a corpus
+
+
+def check_split(name: str) -> str:
+    """`name` itself if it can be the folder of one part of a corpus; a `UserError` that says what to write if not."""
+    if not re.fullmatch(r"[A-Za-z0-9_]+", name):
+        raise UserError(
+            f"split {name!r} is no folder's name; write {TRAIN}, {VALID}, or letters, digits and underscores"
+        )
+    return name
 
 
 Metric = Literal["accuracy", "f1", "mcc", "pearson"]

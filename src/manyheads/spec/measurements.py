@@ -9,6 +9,7 @@ from typing import Literal
 
 from manyheads.spec.field_checks import between
 
+from .errors import UserError
 from .points import NearestNeighbor
 from .task import Task
 
@@ -82,9 +83,13 @@ class WrittenDown(Measurement):
     attention states. Each compares projections on random orthonormal directions and has a bias on the first point; the
     biases are spread as the target's are, in units of its scores. All values are the best there are, by least squares
     on other samples. That bounds the error of such heads from above; at full rank, where a projection changes no score,
-    it is the construction of Theorem 3. `biases` are as in `NearestNeighbor`."""
+    it is the construction of Theorem 3. Heads have no bias where the target has none.
 
-    network: Literal["exact", "drawn"] = "exact"
+    `network` vote is Theorem 5's two layers: as many heads of rank 1 as the model's attention states vote for one of two
+    points, and the second layer counts. `network` law is the error that follows for many heads, with no network:
+    2/pi atan(pi/2 sqrt(dim / heads)). `biases` are as in `NearestNeighbor`."""
+
+    network: Literal["exact", "drawn", "vote", "law"] = "exact"
     tokens: int = 2
     biases: int = 0
     samples: int = 2048
@@ -92,9 +97,16 @@ class WrittenDown(Measurement):
     def __post_init__(self) -> None:
         super().__post_init__()
         between("WrittenDown.samples", self.samples, 1, whole=True)
+        if self.network in ("vote", "law") and (self.tokens != 2 or self.biases):
+            raise UserError(
+                f"WrittenDown(network={self.network!r}) has {self.tokens} tokens and {self.biases} biases, and a vote is "
+                "between two points without any; write tokens=2 and biases=0"
+            )
         self.target(max(2, self.tokens))
 
     def target(self, dim: int) -> NearestNeighbor:
         """The task that the constructed attention solves, for points of R^`dim`."""
-        cloud: Literal["sphere", "orthogonal"] = "orthogonal" if self.biases else "sphere"
+        cloud: Literal["sphere", "orthogonal"] = (
+            "sphere" if self.network == "exact" and not self.biases else "orthogonal"
+        )
         return NearestNeighbor(dim, self.tokens, "separate", cloud, self.biases)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from manyheads.spec.field_checks import between
 
-from .datasets import CORPUS_VOCAB, SHARDS, TOKENIZER_VOCAB, BlockOrder, check_corpus, glue_set
+from .datasets import CORPUS_VOCAB, SHARDS, TOKENIZER_VOCAB, VALID, BlockOrder, check_corpus, check_split, glue_set
 from .errors import UserError
+from .recipe import LATER
 from .task import SCRATCH, Task
 
 
@@ -20,7 +21,8 @@ class PackedText(Task):
     `tokenizer` is the sha256 of the tokenizer or its beginning, and is checked if stated. `order` is that of the
     training sequences: `shuffled`, `random` or `given` (see `data.text`). `held` is the share of the training ids, at
     their end, that is held out in place of the corpus's own split (0 for none). `test_limit` keeps only so many
-    held-out sequences, the first."""
+    held-out sequences, the first. `held_split` is the corpus's split with the held-out text: a choice, such as that of a
+    learning rate, is made on another one than `valid`."""
 
     data: str = "tinystories"
     tokens: int = 128
@@ -29,16 +31,23 @@ class PackedText(Task):
     order: BlockOrder = "shuffled"
     held: float = 0.0
     test_limit: int | None = None
+    held_split: str = field(default=VALID, metadata=LATER, kw_only=True)
 
     def __post_init__(self) -> None:
         name = type(self).__name__
         check_corpus(self.data)
         super().__post_init__()
+        check_split(self.held_split)
+        if self.held_split != VALID and (self.held or self.data in CORPUS_VOCAB):
+            raise UserError(
+                f"{name}.held_split is {self.held_split!r}, and {self.data} with held={self.held:g} has its held-out text "
+                f"elsewhere; write data={SHARDS}NAME and held=0"
+            )
         between(f"{name}.tokens", self.tokens, 2, whole=True)
         between(f"{name}.held", self.held, 0, 0.9)
-        for field in ("vocab", "test_limit"):
-            if getattr(self, field) is not None:
-                between(f"{name}.{field}", getattr(self, field), 1, whole=True)
+        for limit in ("vocab", "test_limit"):
+            if getattr(self, limit) is not None:
+                between(f"{name}.{limit}", getattr(self, limit), 1, whole=True)
         if self.vocab is None and self.data not in CORPUS_VOCAB:
             raise UserError(
                 f"{name}({self.data!r}) states no vocab, which the name {SHARDS}... does not tell; write "

@@ -9,14 +9,14 @@ from typing import Any
 
 import torch
 from jaxtyping import Float
-from torch import Generator, Tensor
+from torch import Generator, Tensor, nn
 
 from manyheads.conditioning.probe import as_record, probe
 from manyheads.conditioning.spectrum import spectrum
-from manyheads.conditioning.theory import gaussian_edge, gaussian_log_kappa
+from manyheads.conditioning.theory import gaussian_edge, gaussian_log_kappa, majority_vote
 from manyheads.data.randomness import key
 from manyheads.models.build import build
-from manyheads.models.constructions import FullValueAttention, exact_layer
+from manyheads.models.constructions import FullValueAttention, MajorityVote, exact_layer
 from manyheads.spec.arch import Arch, attentions
 from manyheads.spec.measurements import HeadsKappa, WrittenDown
 from manyheads.spec.parts import Points
@@ -26,6 +26,7 @@ from .points import SPAN, Neighbors
 from .task import check, wrong_input
 
 NUMBERS = 2**23  # entries of the matrices in memory at once
+ROWS = 1024  # samples in memory at once, each with what every head attends to
 FITTED = 16  # samples for each fitted number: overfitting then costs about 6 % of the error
 
 
@@ -116,15 +117,26 @@ def _(task: WrittenDown, arch: Arch, seed: int, device: torch.device) -> Finding
     assert isinstance(arch.embed, Points)
     dim, op = arch.embed.dim, attentions(arch.stages[0])[0]
     target = Neighbors(task.target(dim))
-    if task.network == "exact":
-        answer: Callable[[Tensor], Tensor] = exact_layer(dim).to(device)
-    else:
-        answer = _fit_values(task, target, op.heads, op.head_dim, seed, device)
     sample = target.draw(Generator(device).manual_seed(key(seed, "questions")), task.samples)
+    points = sample[0][:, : task.tokens]
+    middle = target.error(points.mean(1, keepdim=True), *sample).mean().item()  # always the mean of all points
+    if task.network == "law":
+        loss = float(majority_vote(dim, op.heads))
+        return Findings({"loss": loss, "accuracy": 1 - loss / 2}, ("loss", "down"), trivial={"loss": middle})
+    match task.network:
+        case "exact":
+            answer: nn.Module = exact_layer(dim).to(device)
+        case "vote":
+            answer = MajorityVote(dim, op.heads, key(seed, "heads")).to(device)
+        case _:
+            answer = _fit_values(task, target, op.heads, op.head_dim, seed, device)
     with torch.no_grad():
-        output = answer(sample[0])
-        right = target.judge(output, *sample)["accuracy"].mean().item()
-        return Findings({"loss": target.error(output, *sample).mean().item(), "accuracy": right}, ("loss", "down"))
+        output = torch.cat([answer(part) for part in sample[0].split(ROWS)])
+    scores = {
+        "loss": target.error(output, *sample).mean().item(),
+        "accuracy": target.judge(output, *sample)["accuracy"].mean().item(),
+    }
+    return Findings(scores, ("loss", "down"), trivial={"loss": middle})
 
 
 @torch.no_grad()
@@ -138,7 +150,8 @@ def _fit_values(
     layer.q.copy_(directions)
     layer.k.copy_(directions)
     assert layer.bias is not None
-    layer.bias[:, 0] = torch.linspace(-SPAN, SPAN, heads, device=device) * (2 * rank / target.task.dim) ** 0.5
+    if task.biases:
+        layer.bias[:, 0] = torch.linspace(-SPAN, SPAN, heads, device=device) * (2 * rank / target.task.dim) ** 0.5
     size = max(task.samples, FITTED * heads * target.task.dim)
     points, answers = target.draw(Generator(device).manual_seed(key(seed, "fitted")), size)
     layer.v.copy_(_values(layer, points, answers[:, 0]))
@@ -150,6 +163,22 @@ def _values(
 ) -> Float[Tensor, "heads dim dim"]:
     """The value matrices that fit the answers best, by least squares over the points that the heads attend to."""
     heads, dim = layer.v.shape[:2]
+    gram = torch.zeros(heads * dim, heads * dim, dtype=torch.float64, device=points.device)
+    along = torch.zeros(heads * dim, dim, dtype=torch.float64, device=points.device)
+    for part, answer in zip(points.split(ROWS), answers.split(ROWS), strict=True):
+        features = _attended(layer, part)
+        gram += features.mT @ features
+        along += features.mT @ answer.double()
+    gram.diagonal().add_(
+        1e-6 * gram.diagonal().mean()
+    )  # heads that always attend to the same point would make it singular
+    return torch.linalg.solve(gram, along).view(heads, dim, dim).float()
+
+
+def _attended(
+    layer: FullValueAttention, points: Float[Tensor, "rows given dim"]
+) -> Float[Tensor, "rows heads_times_dim"]:
+    """The points that the heads attend to, side by side."""
     candidates, query = points[:, :-1].double(), points[:, -1].double()
     q, k = (
         torch.einsum("...w,hwr->...hr", side, weight.double())
@@ -158,9 +187,4 @@ def _values(
     scores = torch.einsum("bhr,bnhr->bhn", q, k)
     assert layer.bias is not None
     choices = (scores + layer.bias.double()).argmax(-1)  # rows, heads
-    features = candidates.take_along_dim(choices.flatten(1)[..., None], dim=1).flatten(1)
-    gram = features.mT @ features
-    gram.diagonal().add_(
-        1e-6 * gram.diagonal().mean()
-    )  # heads that always attend to the same point would make it singular
-    return torch.linalg.solve(gram, features.mT @ answers.double()).view(heads, dim, dim).float()
+    return candidates.take_along_dim(choices.flatten(1)[..., None], dim=1).flatten(1)

@@ -24,11 +24,13 @@ STEPS = 2  # the optimizer has its state from the second step on
 
 @dataclass(frozen=True)
 class Findings:
-    """Scores by name; the headline score, and whether it should go "up" or "down"; records in the form of a probe's."""
+    """Scores by name; the headline score, and whether it should go "up" or "down"; records in the form of a probe's;
+    what a constant guess would score, where there is such a guess."""
 
     score: dict[str, float]
     better: tuple[str, str]
     spectra: list[dict[str, Any]] = field(default_factory=list)
+    trivial: dict[str, float] = field(default_factory=dict)
 
 
 @singledispatch

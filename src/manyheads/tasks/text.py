@@ -75,7 +75,7 @@ def _(task: PackedText, arch: Arch) -> Arch:
 
 def _corpus(task: PackedText, root: Path | None) -> Corpus:
     """The corpus that the task names. One of another tokenizer than the task states is refused."""
-    source = corpus(task.data, data_root(root), task.held)
+    source = corpus(task.data, data_root(root), task.held, task.held_split)
     manifest = source.train.manifest
     if manifest.vocab != task.ids:
         raise UserError(

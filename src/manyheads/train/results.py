@@ -116,7 +116,7 @@ def measure(run: Run, task: Measurement, recipe: Recipe, ranks: Ranks) -> dict[s
         "score": findings.score,
         "best": findings.score | {"step": 0},
         "better": list(findings.better),
-        "trivial": {},
+        "trivial": findings.trivial,
         "steps": 0,
         "samples": 0,
         "flops": 0,

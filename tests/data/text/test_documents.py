@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from manyheads.data.text import documents as module
-from manyheads.data.text.documents import documents, sources
+from manyheads.data.text.documents import all_documents, documents, sources
 from manyheads.spec.errors import UserError
 
 TEXT = "\ufefffirst line\nsecond line\n\nnext one é\n\n\n\nlast\n".removeprefix("\ufeff")
@@ -102,3 +102,18 @@ def test_what_cannot_be_read_is_told(tmp_path: Path) -> None:
     for paths, words in [([tmp_path / "none"], "does not exist"), ([], "no files"), ([tmp_path], "without .arrow")]:
         with pytest.raises(UserError, match=words):
             sources(paths)
+
+
+@pytest.mark.parametrize("count", [0, 1, 2, 4, 9])
+def test_the_last_documents_with_text_are_left_out_or_taken_alone(count: int, tmp_path: Path) -> None:
+    """Of all files together; empty documents do not count, and are left out where the last ones are taken."""
+    for name, texts in {"a": ["one", "", "two"], "b": ["three", "", "", "four", ""]}.items():
+        (tmp_path / name).write_text("|".join(texts))
+    files = [tmp_path / "a", tmp_path / "b"]
+    whole = ["one", "two", "three", "four"]
+    assert [text for text in all_documents(files, between="|", but_last=count) if text] == whole[: max(0, 4 - count)]
+    if count:
+        assert list(all_documents(files, between="|", only_last=count)) == whole[-count:]
+    for wrong in ({"but_last": 1, "only_last": 1}, {"but_last": -1}, {"only_last": -1}):
+        with pytest.raises(UserError, match="write one number of documents"):
+            all_documents(files, between="|", **wrong)

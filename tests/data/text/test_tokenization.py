@@ -82,6 +82,21 @@ def test_documents_that_are_held_out_are_dropped_whatever_their_white_space(tmp_
         make(path, tmp_path / "out")
 
 
+def test_two_calls_divide_a_corpus_and_do_not_write_over_each_other(tmp_path: Path) -> None:
+    path = written(tmp_path)
+    whole, first, last = (
+        make(path, tmp_path / name, **how)
+        for name, how in (("whole", {}), ("first", {"but_last": 10}), ("last", {"only_last": 10}))
+    )
+    assert (first.documents, last.documents) == (25, 10)
+    rows = [open_shards(tmp_path / name)[1] for name in ("whole", "first", "last")]
+    ids = [row.read(0, len(row)).tolist() for row in rows]
+    assert ids[0] == ids[1] + ids[2]
+    assert (first.but_last, first.only_last, last.only_last, whole.but_last) == (10, 0, 10, 0)
+    with pytest.raises(UserError, match="finished shards of other but_last"):
+        make(path, tmp_path / "first")
+
+
 def test_any_number_of_processes_writes_the_same_shards(tmp_path: Path) -> None:
     words = train_tokenizer("bpe", ["Document 1. word word 23456789 0"] * 3, 270)
     for workers in (1, 2):

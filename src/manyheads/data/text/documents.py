@@ -10,7 +10,8 @@ import gzip
 import hashlib
 import json
 import lzma
-from collections.abc import Callable, Iterator, Sequence
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import IO, Any
 
@@ -67,6 +68,29 @@ def documents(path: Path, *, between: str | None = None, field: str = "text") ->
                     "line, file, or the text that separates documents, such as '<|endoftext|>'"
                 )
             return _plain(path, BETWEEN.get(between, between))
+
+
+def all_documents(
+    paths: Sequence[Path], *, between: str | None = None, field: str = "text", but_last: int = 0, only_last: int = 0
+) -> Iterator[str]:
+    """The documents of all files in order: all but the last `but_last` that have text, or the last `only_last`
+    alone."""
+    if min(but_last, only_last) < 0 or (but_last and only_last):
+        raise UserError(f"but_last is {but_last} and only_last {only_last}; write one number of documents from 1 on")
+    texts = (text for path in paths for text in documents(path, between=between, field=field))
+    if only_last:
+        return iter(deque(filter(None, texts), maxlen=only_last))
+    return _but_last(texts, but_last)
+
+
+def _but_last(texts: Iterable[str], count: int) -> Iterator[str]:
+    """All documents but the last `count` that have text; one without text counts for nothing."""
+    waiting: deque[str] = deque()
+    for text in texts:
+        if text:
+            waiting.append(text)
+        if len(waiting) > count or not text:
+            yield waiting.popleft() if text else text
 
 
 def digest(path: Path) -> str:

@@ -58,7 +58,8 @@ class Manifest:
     `tokenizer` is the name of the tokenizer, `digest` its sha256, `vocab` the number of its ids, `roles` its special
     tokens. `separator` comes after each document: an id, or a text that was tokenized with the document. `between` and
     `field` say how documents were found in the `sources`. `empty` documents had no text and `dropped` ones occur in the
-    held-out files `without`; both were left out."""
+    held-out files `without`; both were left out. Of the sources' documents, the last `but_last` were not read, or the last
+    `only_last` alone; 0 means that all were."""
 
     tokenizer: str
     digest: str
@@ -73,6 +74,8 @@ class Manifest:
     shards: tuple[Shard, ...]
     without: tuple[SourceFile, ...] = ()
     dropped: int = 0
+    but_last: int = 0
+    only_last: int = 0
     schema: int = SCHEMA
 
     @property

@@ -22,7 +22,7 @@ import numpy as np
 from manyheads.spec.errors import UserError
 from manyheads.spec.files import replace
 
-from .documents import digest, documents, kind, sources
+from .documents import all_documents, digest, documents, kind, sources
 from .shards import MANIFEST, TOKENIZER, Manifest, Shard, SourceFile, checksum, read_manifest
 from .vocabulary import Vocabulary
 
@@ -43,6 +43,8 @@ class ShardPlan:
     piece: int
     sources: tuple[SourceFile, ...]
     without: tuple[SourceFile, ...]
+    but_last: int
+    only_last: int
 
 
 def tokenize_files(
@@ -54,6 +56,8 @@ def tokenize_files(
     field: str = "text",
     separator: str | None = None,
     without: Sequence[Path] = (),
+    but_last: int = 0,
+    only_last: int = 0,
     workers: int = 1,
     piece: int = PIECE,
     progress: Progress | None = None,
@@ -62,7 +66,8 @@ def tokenize_files(
 
     `between` and `field` say where the documents are (see `documents`). After each document comes the tokenizer's end
     token, or the text `separator`, which is tokenized with the document. Documents that occur in the held-out files
-    `without` are dropped; differences in white space are ignored."""
+    `without` are dropped; differences in white space are ignored. `but_last` leaves out the last so many documents of the
+    files, and `only_last` all others, so that two calls divide one corpus."""
     if workers < 1 or piece < 1:
         raise UserError(f"workers is {workers} and piece {piece}; write whole numbers from 1 on")
     paths = sources(files)
@@ -78,6 +83,8 @@ def tokenize_files(
         piece=piece,
         sources=_described(paths),
         without=_described(without),
+        but_last=but_last,
+        only_last=only_last,
     )
     finished = _begin(out, plan)
     if finished is not None:
@@ -85,7 +92,8 @@ def tokenize_files(
     if vocabulary.text:
         replace(out / TOKENIZER, vocabulary.text.encode())
     held_out = HeldOut(without, field)
-    texts = (text for path in paths for text in documents(path, between=between, field=field) if text not in held_out)
+    read = all_documents(paths, between=between, field=field, but_last=but_last, only_last=only_last)
+    texts = (text for text in read if text not in held_out)
     shards = _write_shards(_pieces(texts, piece), out, vocabulary, mark, workers, progress)
     if not sum(shard.tokens for shard in shards):
         raise UserError(f"{', '.join(path.name for path in paths)}: no document has any text, so nothing was written")
@@ -103,6 +111,8 @@ def tokenize_files(
         shards=tuple(shard for shard in shards if shard.tokens),
         without=plan.without,
         dropped=held_out.dropped,
+        but_last=but_last,
+        only_last=only_last,
     )
     manifest.save(out)
     for path in [out / PLAN_FILE, *out.glob("shard-*.json")]:
@@ -121,7 +131,7 @@ def _begin(out: Path, plan: ShardPlan) -> Manifest | None:
         manifest = read_manifest(out)
         differ = [
             name
-            for name in ("digest", "sources", "separator", "between", "field", "without")
+            for name in ("digest", "sources", "separator", "between", "field", "without", "but_last", "only_last")
             if getattr(manifest, name) != getattr(plan, name)
         ]
         if differ:
