@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from manyheads.spec.field_checks import between
 
 from .datasets import CORPUS_VOCAB, SHARDS, TOKENIZER_VOCAB, BlockOrder, check_corpus, glue_set
 from .errors import UserError
+from .recipe import LATER
 from .task import SCRATCH, Task
 
 
@@ -20,7 +21,11 @@ class PackedText(Task):
     `tokenizer` is the sha256 of the tokenizer or its beginning, and is checked if stated. `order` is that of the
     training sequences: `shuffled`, `random` or `given` (see `data.text`). `held` is the share of the training ids, at
     their end, that is held out in place of the corpus's own split (0 for none). `test_limit` keeps only so many
-    held-out sequences, the first."""
+    held-out sequences, the first.
+
+    `validation` is the share of the other training ids, again at their end, that is kept out of training to choose by.
+    It begins with a document where the corpus says where documents end. Every metric is scored on it too
+    (`valid_loss`)."""
 
     data: str = "tinystories"
     tokens: int = 128
@@ -29,6 +34,7 @@ class PackedText(Task):
     order: BlockOrder = "shuffled"
     held: float = 0.0
     test_limit: int | None = None
+    validation: float = field(default=0.0, metadata=LATER, kw_only=True)
 
     def __post_init__(self) -> None:
         name = type(self).__name__
@@ -36,9 +42,10 @@ class PackedText(Task):
         super().__post_init__()
         between(f"{name}.tokens", self.tokens, 2, whole=True)
         between(f"{name}.held", self.held, 0, 0.9)
-        for field in ("vocab", "test_limit"):
-            if getattr(self, field) is not None:
-                between(f"{name}.{field}", getattr(self, field), 1, whole=True)
+        between(f"{name}.validation", self.validation, 0, 0.9)
+        for count in ("vocab", "test_limit"):
+            if getattr(self, count) is not None:
+                between(f"{name}.{count}", getattr(self, count), 1, whole=True)
         if self.vocab is None and self.data not in CORPUS_VOCAB:
             raise UserError(
                 f"{name}({self.data!r}) states no vocab, which the name {SHARDS}... does not tell; write "
@@ -86,7 +93,10 @@ class Glue(Task):
     number of ids, which has to be stated for shards. `segments` marks B with segment type 1, for models that have
     types. `weights` is the sha256 of the weights that fine-tuning starts from, so that it is part of the run's id;
     `scratch` means random weights. `limit` and `test_limit` keep only the first so many training and held-out
-    examples."""
+    examples.
+
+    `validation` is the share of the training examples (of those that `limit` keeps) that are kept out of training to
+    choose by: `data.validation` says which, and every metric is scored on them too (`valid_accuracy`)."""
 
     task: str = "rte"
     data: str = "glue"
@@ -97,11 +107,13 @@ class Glue(Task):
     weights: str = ""
     limit: int | None = None
     test_limit: int | None = None
+    validation: float = field(default=0.0, metadata=LATER)
 
     def __post_init__(self) -> None:
         glue_set(self.task)
         super().__post_init__()
         between("Glue.tokens", self.tokens, 4, whole=True)
+        between("Glue.validation", self.validation, 0, 0.9)
         for name in ("vocab", "limit", "test_limit"):
             if getattr(self, name) is not None:
                 between(f"Glue.{name}", getattr(self, name), 1, whole=True)
