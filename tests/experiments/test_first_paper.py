@@ -346,6 +346,12 @@ def test_arms_of_lr_differ_in_their_rate_alone() -> None:
         assert all(after > before for before, after in pairwise(rates))
 
 
+def test_lr_keeps_images_to_choose_rates_by_and_controls_train_on_all() -> None:
+    for scale in ("smoke", "small"):
+        assert {run.task.validation for run in specs(EXPERIMENTS["lr"], scale)} == {0.1}  # type: ignore[attr-defined]
+        assert {run.task.validation for run in specs(EXPERIMENTS["controls"], scale)} == {0.0}  # type: ignore[attr-defined]
+
+
 @pytest.mark.parametrize("scale", SCALES)
 def test_policies_are_compared_at_equal_depth(scale: str) -> None:
     made = archs("policy", scale)

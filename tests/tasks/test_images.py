@@ -105,7 +105,7 @@ def test_a_limit_keeps_as_many_of_each_class() -> None:
     work = small(limit=30, batch=30)
     assert work.samples == 30
     assert np.bincount(work.batch(0, range(30))[1]).tolist() == [3] * 10
-    assert np.bincount(work.test_labels).tolist() == [5] * 10
+    assert np.bincount(work.held_labels).tolist() == [5] * 10
 
 
 def test_another_size_and_repeated_grey_fit_a_colour_model() -> None:
@@ -168,7 +168,7 @@ def test_evaluation_is_exact_and_adds_up_over_parts() -> None:
     for batch, parts in ((7, 1), (24, 1), (24, 4), (1000, 3)):
         work = small(test_limit=53, batch=batch)
         images = work.normalise(next(iter(work.source.held([np.arange(53)])))[0])
-        logits, labels = model(images), torch.from_numpy(work.test_labels)
+        logits, labels = model(images), torch.from_numpy(work.held_labels)
         tallies = [work.tally(model, (part, parts)) for part in range(parts)]
         scores = work.score({name: torch.stack([tally[name] for tally in tallies]).sum() for name in tallies[0]})
         assert scores["loss"] == pytest.approx(functional.cross_entropy(logits, labels).item(), rel=1e-6)

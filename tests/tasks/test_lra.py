@@ -178,7 +178,14 @@ def test_splits_are_apart_and_validation_is_the_headline(task: LraTask, root: Pa
     }
     tally["valid_top1"] = torch.tensor(2.0)
     assert work.better == ("top1", "up")
-    assert work.score(tally) == {"loss": 1.0, "top1": 0.2, "test_loss": 1.0, "test_top1": 1.0}
+    assert work.score(tally) == {
+        "loss": 1.0,
+        "top1": 0.2,
+        "valid_loss": 1.0,
+        "valid_top1": 0.2,
+        "test_loss": 1.0,
+        "test_top1": 1.0,
+    }
 
 
 @pytest.mark.parametrize("task", SMALL, ids=name)
@@ -214,7 +221,7 @@ def test_trivial_is_the_best_constant_guess(task: LraTask, root: Path) -> None:
     logits = torch.tensor(counts / 70).log().float().expand(70, -1)
     loss = torch.nn.functional.cross_entropy(logits, torch.tensor(labels))
     assert trivial["loss"] == pytest.approx(float(loss), rel=1e-5)
-    assert set(trivial) == {"loss", "top1", "test_loss", "test_top1"}
+    assert set(trivial) == {"loss", "top1", "valid_loss", "valid_top1", "test_loss", "test_top1"}
 
 
 @pytest.mark.parametrize("task", SMALL, ids=name)

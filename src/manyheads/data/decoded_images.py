@@ -24,7 +24,7 @@ from torch.utils.data import DataLoader
 from manyheads.spec.errors import UserError, optional
 
 from .image_augment import Geometry
-from .image_types import Files, Labelled, Terms
+from .image_types import Files, Held, Labelled, Terms
 from .randaugment import RandAugment
 from .randomness import Indices, Order
 
@@ -46,10 +46,12 @@ def worker_count() -> int:
 class Stream:
     """Batches of labelled images, decoded ahead. `waited` counts the seconds that training waited for batches."""
 
-    def __init__(self, train: Files, test: Files, terms: Terms) -> None:
+    def __init__(self, train: Files, test: Files, terms: Terms, valid: Files | None = None) -> None:
         self.device, self.waited = terms.device, 0.0
         self.order = Order(len(train.labels), terms.seed, terms.batch)
-        self.train, self.test = Decoder(train, terms), Decoder(test, terms, held=True)
+        self.train = Decoder(train, terms)
+        evaluated = {"test": test} | ({"valid": valid} if valid else {})
+        self.splits = {name: Decoder(files, terms, held=True) for name, files in evaluated.items()}
         rand = terms.augment.rand
         self.rand = RandAugment(rand, terms.seed, terms.fill) if rand else None
         self.workers = worker_count()
@@ -71,9 +73,9 @@ class Stream:
         self.waited += time.perf_counter() - started
         return images if self.rand is None else self.rand(images, self.order.places(step, rows)), labels
 
-    def held(self, parts: Sequence[Indices]) -> Iterator[Labelled]:
-        """Held-out images without augmentation: one batch for each list of samples in `parts`."""
-        flow = self._load(self.test, (chunk for part in parts for chunk in split_chunks(part, part, CHUNK)))
+    def held(self, parts: Sequence[Indices], split: Held = "test") -> Iterator[Labelled]:
+        """Images of a split without augmentation: one batch for each list of samples in `parts`."""
+        flow = self._load(self.splits[split], (chunk for part in parts for chunk in split_chunks(part, part, CHUNK)))
         for part in parts:
             yield self._gather(flow, len(part))
 

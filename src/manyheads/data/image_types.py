@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal, TypeVar
 
 import numpy as np
 import torch
@@ -11,12 +12,14 @@ from torch import Tensor
 
 from manyheads.spec.images import Augment
 
-from .randomness import balanced
+from .randomness import Indices, balanced
+from .validation import parted
 
 Boxes = Int[np.ndarray, "samples 4"]  # top, left, height, width
 Bytes = UInt8[Tensor, "batch channels height width"]
 Numbers = Float[Tensor, "batch channels height width"]
 Labelled = tuple[Bytes, Int[Tensor, " batch"]]
+Held = Literal["test", "valid"]  # splits that are evaluated: the held-out images, and the validation images
 
 
 @dataclass(frozen=True)
@@ -47,8 +50,11 @@ class Pixels:
         """The first samples of each class, equally many where possible, at most `limit` in all, in the same order."""
         if limit is None or limit >= len(self.labels):
             return self
-        chosen = np.sort(balanced(self.labels, limit))
-        return Pixels(self.images[chosen], self.labels[chosen])
+        return self.at(np.sort(balanced(self.labels, limit)))
+
+    def at(self, samples: Indices) -> Pixels:
+        """These samples alone, in this order."""
+        return Pixels(self.images[samples], self.labels[samples])
 
 
 @dataclass(frozen=True)
@@ -62,5 +68,20 @@ class Files:
         """The first samples of each class, equally many where possible, at most `limit` in all, in the same order."""
         if limit is None or limit >= len(self.labels):
             return self
-        chosen = np.sort(balanced(self.labels, limit))
-        return Files(self.paths[chosen], self.labels[chosen])
+        return self.at(np.sort(balanced(self.labels, limit)))
+
+    def at(self, samples: Indices) -> Files:
+        """These samples alone, in this order."""
+        return Files(self.paths[samples], self.labels[samples])
+
+
+Stored = TypeVar("Stored", Pixels, Files)
+
+
+def kept_apart(train: Stored, limit: int | None, share: float, field: str) -> tuple[Stored, Stored | None]:
+    """The samples to train on, and those of the validation split, which is None where `share` is 0. The split is taken
+    from the samples that `limit` keeps, by their numbers in `train`. `field` is the share's name in a message."""
+    if not share:
+        return train.first(limit), None
+    training, kept = parted(np.sort(balanced(train.labels, limit)), share, field)
+    return train.at(training), train.at(kept)

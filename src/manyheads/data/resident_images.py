@@ -12,7 +12,7 @@ from jaxtyping import Int, UInt8
 from torch import Tensor
 
 from .image_augment import Geometry, resize
-from .image_types import Bytes, Labelled, Pixels, Terms
+from .image_types import Bytes, Held, Labelled, Pixels, Terms
 from .randaugment import RandAugment
 from .randomness import Indices, Order
 from .upload import upload
@@ -23,7 +23,7 @@ class Resident:
 
     waited = 0.0
 
-    def __init__(self, train: Pixels, test: Pixels, terms: Terms) -> None:
+    def __init__(self, train: Pixels, test: Pixels, terms: Terms, valid: Pixels | None = None) -> None:
         augment, device = terms.augment, terms.device
         self.size, self.device = terms.size, device
         self.order = Order(len(train.labels), terms.seed, terms.batch)
@@ -32,8 +32,7 @@ class Resident:
         self.height, self.width = train.images.shape[-2:]
         self.cutter = Cutter(bordered(train.images, device), scaled=augment.resized is not None)
         self.labels = torch.from_numpy(train.labels).to(device)
-        self.test_images = torch.from_numpy(np.array(test.images)).to(device)
-        self.test_labels = torch.from_numpy(test.labels).to(device)
+        self.splits = {"test": on_device(test, device)} | ({"valid": on_device(valid, device)} if valid else {})
 
     def batch(self, step: int, rows: range) -> Labelled:
         """The training samples of a step, cropped, mirrored and augmented."""
@@ -46,11 +45,17 @@ class Resident:
             images = self.rand(images, places)
         return images, self.labels[table[:, 0]]
 
-    def held(self, parts: Sequence[Indices]) -> Iterator[Labelled]:
-        """Held-out images without augmentation: one batch for each list of samples in `parts`."""
+    def held(self, parts: Sequence[Indices], split: Held = "test") -> Iterator[Labelled]:
+        """Images of a split without augmentation: one batch for each list of samples in `parts`."""
+        images, labels = self.splits[split]
         for part in parts:
             chosen = upload(part, self.device)
-            yield resize(self.test_images[chosen], self.size), self.test_labels[chosen]
+            yield resize(images[chosen], self.size), labels[chosen]
+
+
+def on_device(stored: Pixels, device: torch.device) -> Labelled:
+    """All images and labels of a split on the device."""
+    return torch.from_numpy(np.array(stored.images)).to(device), torch.from_numpy(stored.labels).to(device)
 
 
 def bordered(images: UInt8[np.ndarray, "samples channels height width"], device: torch.device) -> Bytes:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 from .datasets import image_set
 from .errors import UserError
 from .field_checks import between, check_types
+from .recipe import LATER
 from .task import Task, TaskPart
 
 Span = tuple[float, float]
@@ -97,7 +98,10 @@ class Images(Task):
     repeats a grey image, and a folder's `size` and `classes` have to be stated. `limit` and `test_limit` keep only so
     many training and held-out images, the first of each class. `normalise` subtracts the dataset's mean and divides by
     its deviation (`data`), or uses 0.5 for both (`half`, as timm's ViT and TNT). `centre` is the share of the shorter
-    side that evaluation keeps (0.875 and 0.9 are usual for ImageNet); images in memory are evaluated whole."""
+    side that evaluation keeps (0.875 and 0.9 are usual for ImageNet); images in memory are evaluated whole.
+
+    `validation` is the share of the training images (of those that `limit` keeps) that are kept out of training to
+    choose by: `data.validation` says which, and every metric is scored on them too (`valid_top1`)."""
 
     data: str = "fashion_mnist"
     size: int | None = None
@@ -109,6 +113,7 @@ class Images(Task):
     label_smoothing: float = 0.0
     normalise: Literal["data", "half"] = "data"
     centre: float = 1.0
+    validation: float = field(default=0.0, metadata=LATER)
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -128,6 +133,7 @@ class Images(Task):
             )
         between("Images.label_smoothing", self.label_smoothing, 0, 1)
         between("Images.centre", self.centre, 0.1, 1)
+        between("Images.validation", self.validation, 0, 0.9)
         if self.centre != 1 and not dataset.streamed:
             raise UserError(f"Images.centre is {self.centre}; {self.data} is evaluated on whole images: leave it out")
 

@@ -22,7 +22,11 @@ class PackedText(Task):
     training sequences: `shuffled`, `random` or `given` (see `data.text`). `held` is the share of the training ids, at
     their end, that is held out in place of the corpus's own split (0 for none). `test_limit` keeps only so many
     held-out sequences, the first. `held_split` is the corpus's split with the held-out text: a choice, such as that of a
-    learning rate, is made on another one than `valid`."""
+    learning rate, is made on another one than `valid`.
+
+    `validation` is the share of the other training ids, again at their end, that is kept out of training to choose by.
+    It begins with a document where the corpus says where documents end. Every metric is scored on it too
+    (`valid_loss`)."""
 
     data: str = "tinystories"
     tokens: int = 128
@@ -32,6 +36,7 @@ class PackedText(Task):
     held: float = 0.0
     test_limit: int | None = None
     held_split: str = field(default=VALID, metadata=LATER, kw_only=True)
+    validation: float = field(default=0.0, metadata=LATER, kw_only=True)
 
     def __post_init__(self) -> None:
         name = type(self).__name__
@@ -45,9 +50,10 @@ class PackedText(Task):
             )
         between(f"{name}.tokens", self.tokens, 2, whole=True)
         between(f"{name}.held", self.held, 0, 0.9)
-        for limit in ("vocab", "test_limit"):
-            if getattr(self, limit) is not None:
-                between(f"{name}.{limit}", getattr(self, limit), 1, whole=True)
+        between(f"{name}.validation", self.validation, 0, 0.9)
+        for count in ("vocab", "test_limit"):
+            if getattr(self, count) is not None:
+                between(f"{name}.{count}", getattr(self, count), 1, whole=True)
         if self.vocab is None and self.data not in CORPUS_VOCAB:
             raise UserError(
                 f"{name}({self.data!r}) states no vocab, which the name {SHARDS}... does not tell; write "
@@ -95,7 +101,10 @@ class Glue(Task):
     number of ids, which has to be stated for shards. `segments` marks B with segment type 1, for models that have
     types. `weights` is the sha256 of the weights that fine-tuning starts from, so that it is part of the run's id;
     `scratch` means random weights. `limit` and `test_limit` keep only the first so many training and held-out
-    examples."""
+    examples.
+
+    `validation` is the share of the training examples (of those that `limit` keeps) that are kept out of training to
+    choose by: `data.validation` says which, and every metric is scored on them too (`valid_accuracy`)."""
 
     task: str = "rte"
     data: str = "glue"
@@ -106,11 +115,13 @@ class Glue(Task):
     weights: str = ""
     limit: int | None = None
     test_limit: int | None = None
+    validation: float = field(default=0.0, metadata=LATER)
 
     def __post_init__(self) -> None:
         glue_set(self.task)
         super().__post_init__()
         between("Glue.tokens", self.tokens, 4, whole=True)
+        between("Glue.validation", self.validation, 0, 0.9)
         for name in ("vocab", "limit", "test_limit"):
             if getattr(self, name) is not None:
                 between(f"Glue.{name}", getattr(self, name), 1, whole=True)

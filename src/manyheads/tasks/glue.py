@@ -19,6 +19,7 @@ from manyheads.data.text import corpora
 from manyheads.data.text.glue import Encoded, encoded
 from manyheads.data.text.vocabulary import Vocabulary, load
 from manyheads.data.upload import upload
+from manyheads.data.validation import parted
 from manyheads.spec.arch import Arch
 from manyheads.spec.datasets import SHARDS, GlueSet, glue_set
 from manyheads.spec.errors import UserError
@@ -29,6 +30,7 @@ from manyheads.spec.text import Glue
 from . import glue_scores
 from .task import check, check_probe, fit, open_task, shares
 from .text import EVALUATED
+from .validation import Validated
 
 POOLER = 1024  # hidden units of Crammed BERT's classifier
 
@@ -103,12 +105,19 @@ def _(task: Glue, device: torch.device, seed: int, batch: int, *, root: Path | N
     train, held_out = encoded(dataset, task.data, place, words, task.tokens)
     train = train.first(task.limit)
     parts = tuple(part.first(task.test_limit) for part in held_out)
+    kept = None
+    if task.validation:
+        numbers = parted(np.arange(len(train.labels)), task.validation, "Glue.validation")
+        train, kept = train.at(numbers[0]), train.at(numbers[1])
     order = Order(len(train.labels), seed, batch)
-    return GlueWork(dataset, train, parts, order, task.segments, task.tokens, device)
+    work = GlueWork(dataset, train, parts, order, task.segments, task.tokens, device)
+    if kept is not None:
+        work.validation = replace(work, held=(kept,))
+    return work
 
 
 @dataclass(eq=False)  # not frozen: torch.compile would trace every field of it
-class GlueWork:
+class GlueWork(Validated):
     """Sentence classification on a device. A sample is one example, measured in the tokens it is padded to."""
 
     task: GlueSet
@@ -159,7 +168,7 @@ class GlueWork:
             return functional.mse_loss(outputs[:, 0], labels)
         return functional.cross_entropy(outputs, labels)
 
-    def tally(self, model: nn.Module, share: tuple[int, int] = (0, 1)) -> dict[str, Tensor]:
+    def sums(self, model: nn.Module, share: tuple[int, int]) -> dict[str, Tensor]:
         """Outputs for part share[0] of share[1] of each held-out file, zeros elsewhere: they add up to all outputs."""
         tallies = {}
         for number, source in enumerate(self.held):
@@ -174,10 +183,10 @@ class GlueWork:
             tallies[f"outputs{number}"] = whole
         return tallies
 
-    def score(self, tally: dict[str, Tensor]) -> dict[str, float]:
+    def metrics(self, sums: dict[str, Tensor]) -> dict[str, float]:
         """Metrics on the first held-out file, with the standard error of the accuracy, or of Pearson's correlation
         where the task predicts a score. `accuracy_mismatched` is on MNLI's second file, which has other genres."""
-        outputs, true = tally["outputs0"].cpu().numpy(), self.held[0].labels
+        outputs, true = sums["outputs0"].cpu().numpy(), self.held[0].labels
         if not np.isfinite(outputs).all():
             return dict.fromkeys(("loss", self.task.metric, "standard_error"), math.nan)
         if not self.task.classes:
@@ -197,7 +206,7 @@ class GlueWork:
         if self.task.metric == "mcc":
             out["mcc"] = glue_scores.matthews(classes, true)
         for number in range(1, len(self.held)):
-            answers = tally[f"outputs{number}"].cpu().numpy().argmax(axis=1)
+            answers = sums[f"outputs{number}"].cpu().numpy().argmax(axis=1)
             out["accuracy_mismatched"] = glue_scores.accuracy(answers, self.held[number].labels)
         return out | {"standard_error": glue_scores.binomial_error(share, len(true))}
 
@@ -208,7 +217,7 @@ class GlueWork:
         longest = np.argsort(-source.lengths, kind="stable")[:size]
         return upload(source.ids[longest, : source.lengths[longest].min()].astype(np.int64), self.device)
 
-    def trivial(self) -> dict[str, float]:
+    def guess(self) -> dict[str, float]:
         """Scores of a constant guess: the training set's class frequencies and most frequent class, or its mean
         score."""
         labels, true = self.train.labels, self.held[0].labels

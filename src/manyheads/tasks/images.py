@@ -17,7 +17,7 @@ from manyheads.arch.redesign import at_image
 from manyheads.data.decoded_images import Stream
 from manyheads.data.image_augment import Geometry, Normaliser, erase, mixed, plan_mix
 from manyheads.data.image_readers import read
-from manyheads.data.image_types import Files, Labelled, Numbers, Pixels, Terms
+from manyheads.data.image_types import Files, Held, Labelled, Numbers, Pixels, Terms, kept_apart
 from manyheads.data.local_data import data_root
 from manyheads.data.randomness import Indices, Order, balanced
 from manyheads.data.resident_images import Resident
@@ -30,6 +30,7 @@ from manyheads.spec.images import Augment, Images
 from manyheads.spec.parts import Classify, ConvStem, Patch, Pixel
 
 from .task import check, check_probe, fit, open_task, shares, wrong_input
+from .validation import Validated
 
 LEAST, MOST = 32, 512  # images in an evaluation step
 
@@ -89,21 +90,25 @@ def _(task: Images, device: torch.device, seed: int, batch: int, *, root: Path |
         raise UserError(
             f"{task.data} below {place} has {classes} classes, and the task says {task.class_count}; {todo}"
         )
-    train, test = stored[0].first(task.limit), stored[1].first(task.test_limit)
+    test = stored[1].first(task.test_limit)
+    apart = task.limit, task.validation, "Images.validation"
     channels, size = task.shape
     mean, std = (dataset.mean, dataset.std) if task.normalise == "data" else ((0.5,), (0.5,))
     mean, std = (mean * channels)[:channels], (std * channels)[:channels]
     terms = Terms(task.augment, size, mean, seed, batch, device, task.centre)
     source: PictureSource
-    if isinstance(train, Pixels):
+    valid: Pixels | Files | None
+    if isinstance(stored[0], Pixels):
         assert isinstance(test, Pixels)
-        source = Resident(train, test, terms)
+        pixels, valid = kept_apart(stored[0], *apart)
+        source = Resident(pixels, test, terms, valid)
     else:
         assert isinstance(test, Files)
-        source = Stream(train, test, terms)
-    return ImageWork(
+        files, valid = kept_apart(stored[0], *apart)
+        source = Stream(files, test, terms, valid)
+    work = ImageWork(
         source=source,
-        test_labels=test.labels,
+        held_labels=test.labels,
         classes=task.class_count,
         size=size,
         augment=task.augment,
@@ -112,6 +117,9 @@ def _(task: Images, device: torch.device, seed: int, batch: int, *, root: Path |
         seed=seed,
         device=device,
     )
+    if valid is not None:
+        work.validation = replace(work, held_labels=valid.labels, split="valid")
+    return work
 
 
 class PictureSource(Protocol):
@@ -123,17 +131,17 @@ class PictureSource(Protocol):
     def batch(self, step: int, rows: range) -> Labelled:
         """Training samples of these rows of a step, augmented."""
 
-    def held(self, parts: Sequence[Indices]) -> Iterator[Labelled]:
-        """Held-out images without augmentation: for each part, the samples that it lists."""
+    def held(self, parts: Sequence[Indices], split: Held = "test") -> Iterator[Labelled]:
+        """Images of a split without augmentation: for each part, the samples that it lists."""
 
 
 @dataclass(eq=False)  # not frozen: torch.compile would trace every field of it
-class ImageWork:
+class ImageWork(Validated):
     """Image classification on a device. `batch` gives images and targets: class numbers, or, where batches are mixed,
     soft targets of float32."""
 
     source: PictureSource
-    test_labels: Indices
+    held_labels: Indices  # of the images on which it is evaluated, those of `split`
     classes: int
     size: int
     augment: Augment
@@ -141,6 +149,7 @@ class ImageWork:
     normalise: Normaliser
     seed: int
     device: torch.device
+    split: Held = "test"
     unit: str = "images"
     per_sample: int = 1
     better: tuple[str, str] = ("top1", "up")
@@ -153,7 +162,7 @@ class ImageWork:
     @property
     def held_out(self) -> int:
         """Images of the test set."""
-        return len(self.test_labels)
+        return len(self.held_labels)
 
     @property
     def waited(self) -> float:
@@ -187,37 +196,37 @@ class ImageWork:
             logits = logits.flatten(0, 1)
         return functional.cross_entropy(logits, targets, label_smoothing=self.label_smoothing)
 
-    def tally(self, model: nn.Module, share: tuple[int, int] = (0, 1)) -> dict[str, Tensor]:
+    def sums(self, model: nn.Module, share: tuple[int, int]) -> dict[str, Tensor]:
         """Sums over part share[0] of share[1] of the held-out images; the model is in evaluation mode meanwhile.
 
         Every part has as many steps of as many images: the last are filled up with images that do not count."""
         most = min(MOST, max(LEAST, self.source.order.batch // share[1]))
-        steps = list(shares(len(self.test_labels), most, share))
-        sums = torch.zeros(4, dtype=torch.float64, device=self.device)
+        steps = list(shares(self.held_out, most, share))
+        total = torch.zeros(4, dtype=torch.float64, device=self.device)
         training = model.training
         model.eval()
         try:
-            batches = self.source.held([numbers for numbers, _ in steps])
+            batches = self.source.held([numbers for numbers, _ in steps], self.split)
             for (_, counts), (stored, labels) in zip(steps, batches, strict=True):
                 with torch.no_grad():
                     logits = model(self.normalise(stored)).float()
-                sums += _scores(logits, labels).masked_fill(~upload(counts, self.device), 0).sum(1)
+                total += _scores(logits, labels).masked_fill(~upload(counts, self.device), 0).sum(1)
         finally:
             model.train(training)
-        return dict(zip(("images", "loss", "top1", "top5"), sums.unbind(), strict=True))
+        return dict(zip(("images", "loss", "top1", "top5"), total.unbind(), strict=True))
 
-    def score(self, tally: dict[str, Tensor]) -> dict[str, float]:
-        """Mean cross-entropy (without smoothing), top-1 and top-5 accuracy of the summed tally."""
-        images = float(tally["images"])
-        return {name: float(tally[name]) / images for name in ("loss", "top1", "top5")}
+    def metrics(self, sums: dict[str, Tensor]) -> dict[str, float]:
+        """Mean cross-entropy (without smoothing), top-1 and top-5 accuracy."""
+        images = float(sums["images"])
+        return {name: float(sums[name]) / images for name in ("loss", "top1", "top5")}
 
     def probe_batch(self, size: int) -> Numbers:
         """The first `size` held-out images, class by class in turn, normalised."""
-        check_probe(size, len(self.test_labels), "images")
-        stored, _ = next(iter(self.source.held([balanced(self.test_labels, size)])))
+        check_probe(size, self.held_out, "images")
+        stored, _ = next(iter(self.source.held([balanced(self.held_labels, size)], self.split)))
         return self.normalise(stored)
 
-    def trivial(self) -> dict[str, float]:
+    def guess(self) -> dict[str, float]:
         """The scores of equal logits on equally frequent classes."""
         return {"loss": math.log(self.classes), "top1": 1 / self.classes, "top5": min(5, self.classes) / self.classes}
 

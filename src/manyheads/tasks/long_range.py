@@ -29,6 +29,7 @@ from manyheads.spec.long_range import ByteText, Form, LraTask, MadeTask, PixelRo
 from manyheads.spec.parts import Classify, Pair, Token
 
 from .task import check, check_probe, fit, open_task, shares, wrong_input
+from .validation import VALID
 
 MOST_WORKERS = 8  # processes that generate a set
 EVALUATED = 131_072  # tokens of an evaluation step
@@ -192,7 +193,8 @@ class SequenceWork:
     """Classification of sequences on a device. A sample is measured in tokens with its padding, which is computed, too.
 
     The headline metric is on the validation split. Each evaluation also records `test_top1`, so that the evaluation
-    that is best on the validation split has its test score, and the test split is never used to choose."""
+    that is best on the validation split has its test score, and the test split is never used to choose. `valid_top1` is
+    the headline under the name that other tasks give to a score to choose by."""
 
     source: SequenceSource
     held: dict[str, Sequences]  # "valid" and, unless it is empty, "test"
@@ -264,13 +266,15 @@ class SequenceWork:
         }
 
     def score(self, tally: dict[str, Tensor]) -> dict[str, float]:
-        """Mean `loss` and accuracy (`top1`) on the validation split; `test_loss` and `test_top1` on the test split."""
-        out = {}
-        for split in self.held:
-            for name in ("loss", "top1"):
-                value = float(tally[f"{split}_{name}"]) / float(tally[f"{split}_count"])
-                out[name if split == "valid" else f"{split}_{name}"] = value
-        return out
+        """Mean `loss` and accuracy (`top1`) on the validation split, also as `valid_loss` and `valid_top1`; `test_loss`
+        and `test_top1` on the test split."""
+        return _with_headline(
+            {
+                f"{split}_{name}": float(tally[f"{split}_{name}"]) / float(tally[f"{split}_count"])
+                for split in self.held
+                for name in ("loss", "top1")
+            }
+        )
 
     def probe_batch(self, size: int) -> dict[str, Tensor]:
         """The first `size` validation samples, class by class in turn, as keyword arguments."""
@@ -285,10 +289,14 @@ class SequenceWork:
         out = {}
         for split, stored in self.held.items():
             share = np.bincount(stored.labels) / len(stored)
-            name = "" if split == "valid" else f"{split}_"
-            out[f"{name}loss"] = -math.fsum(p * math.log(p) for p in share if p)
-            out[f"{name}top1"] = float(share.max())
-        return out
+            out[f"{split}_loss"] = -math.fsum(p * math.log(p) for p in share if p)
+            out[f"{split}_top1"] = float(share.max())
+        return _with_headline(out)
+
+
+def _with_headline(scores: dict[str, float]) -> dict[str, float]:
+    """The scores of every split, and those of the validation split under the names of the headline too."""
+    return {name.removeprefix(VALID): value for name, value in scores.items() if name.startswith(VALID)} | scores
 
 
 def _scores(logits: Float[Tensor, "batch classes"], labels: Int[Tensor, " batch"]) -> Float[Tensor, "3 batch"]:

@@ -25,6 +25,7 @@ from manyheads.spec.parts import Lm, Masked, Token
 from manyheads.spec.text import LanguageModel, MaskedLanguage, PackedText
 
 from .task import check, check_probe, fit, open_task, shares
+from .validation import Validated
 
 EVALUATED = 16_384  # tokens of an evaluation step
 Ids = Int[Tensor, "batch tokens"]
@@ -75,7 +76,7 @@ def _(task: PackedText, arch: Arch) -> Arch:
 
 def _corpus(task: PackedText, root: Path | None) -> Corpus:
     """The corpus that the task names. One of another tokenizer than the task states is refused."""
-    source = corpus(task.data, data_root(root), task.held, task.held_split)
+    source = corpus(task.data, data_root(root), task.held, task.held_split, task.validation)
     manifest = source.train.manifest
     if manifest.vocab != task.ids:
         raise UserError(
@@ -91,6 +92,19 @@ def _corpus(task: PackedText, root: Path | None) -> Corpus:
     return source
 
 
+def _validation(task: PackedText, source: Corpus, more: int) -> Packed | None:
+    """The sequences of the validation split, each read with the `more` ids that follow it; None where there is none."""
+    if source.validation is None:
+        return None
+    tokens = source.validation.tokens
+    if len(tokens) < task.tokens + more:
+        raise UserError(
+            f"{type(task).__name__}.validation is {task.validation:g}: the last documents of {task.data} have "
+            f"{len(tokens):,} ids, which do not fill one sequence of {task.tokens}; write a larger share"
+        )
+    return Packed(tokens, task.tokens, more, "given", 0, 1)
+
+
 @open_task.register(LanguageModel)
 def _(task: LanguageModel, device: torch.device, seed: int, batch: int, *, root: Path | None = None) -> LanguageWork:
     """The corpus of token ids, memory-mapped."""
@@ -99,7 +113,12 @@ def _(task: LanguageModel, device: torch.device, seed: int, batch: int, *, root:
     train = Packed(source.train.tokens, task.tokens, 1, task.order, seed, batch)
     held = Packed(source.held.tokens, task.tokens, 1, "given", 0, 1)
     count = min(held.samples, task.test_limit or held.samples)
-    return LanguageWork(train, held, count, device, task.tokens, task.ids, source.held.bytes_per_token)
+    work = LanguageWork(train, held, count, device, task.tokens, task.ids, source.held.bytes_per_token)
+    valid = _validation(task, source, more=1)
+    if valid is not None:
+        own = source.train.bytes_per_token
+        work.validation = replace(work, held=valid, held_out=valid.samples, bytes_per_token=own)
+    return work
 
 
 @open_task.register(MaskedLanguage)
@@ -119,11 +138,15 @@ def _(task: MaskedLanguage, device: torch.device, seed: int, batch: int, *, root
     train = Packed(source.train.tokens, task.tokens, 0, task.order, seed, batch)
     held = Packed(source.held.tokens, task.tokens, 0, "given", 0, 1)
     count = min(held.samples, task.test_limit or held.samples)
-    return MaskedWork(train, held, count, device, task.tokens, hide, seed)
+    work = MaskedWork(train, held, count, device, task.tokens, hide, seed)
+    valid = _validation(task, source, more=0)
+    if valid is not None:
+        work.validation = replace(work, held=valid, held_out=valid.samples)
+    return work
 
 
 @dataclass(eq=False)  # not frozen: torch.compile would trace every field of it
-class PackedWork:
+class PackedWork(Validated):
     """Sequences of `per_sample` tokens on a device; evaluation takes the first `held_out` sequences of `held`."""
 
     train: Packed
@@ -143,17 +166,17 @@ class PackedWork:
         """A model's inputs for these held-out sequences, by name: `ids`, `targets`, and others that it takes."""
         raise NotImplementedError
 
-    def tally(self, model: nn.Module, share: tuple[int, int] = (0, 1)) -> dict[str, Tensor]:
+    def sums(self, model: nn.Module, share: tuple[int, int]) -> dict[str, Tensor]:
         """Sums of losses and of predicted tokens over a part of the held-out sequences."""
-        sums = torch.zeros(2, dtype=torch.float64, device=self.device)
+        total = torch.zeros(2, dtype=torch.float64, device=self.device)
         for numbers, counts in shares(self.held_out, max(1, EVALUATED // self.per_sample), share):
             inputs = self.inputs(numbers)
             tokens = int(counts.sum()) * inputs["targets"].shape[1]
             inputs["targets"] = np.where(counts[:, None], inputs["targets"], IGNORED)
             with torch.no_grad():
                 mean = model(**{name: upload(part, self.device) for name, part in inputs.items()})
-            sums += torch.stack((mean.double() * tokens, torch.full_like(mean, tokens).double()))
-        return {"loss": sums[0], "tokens": sums[1]}
+            total += torch.stack((mean.double() * tokens, torch.full_like(mean, tokens).double()))
+        return {"loss": total[0], "tokens": total[1]}
 
     def probe_batch(self, size: int) -> Tensor:
         """Token ids of the first `size` held-out sequences, hidden as in evaluation."""
@@ -184,11 +207,11 @@ class LanguageWork(PackedWork):
         read = self.held.block(numbers)
         return {"ids": read[:, :-1], "targets": read[:, 1:]}
 
-    def score(self, tally: dict[str, Tensor]) -> dict[str, float]:
+    def metrics(self, sums: dict[str, Tensor]) -> dict[str, float]:
         """`loss` (nats a token), `perplexity`, and `bits` (a byte of text)."""
-        return scores(float(tally["loss"]) / float(tally["tokens"]), self.bytes_per_token)
+        return scores(float(sums["loss"]) / float(sums["tokens"]), self.bytes_per_token)
 
-    def trivial(self) -> dict[str, float]:
+    def guess(self) -> dict[str, float]:
         """The scores of equal logits."""
         return scores(math.log(self.vocab), self.bytes_per_token)
 
@@ -217,11 +240,11 @@ class MaskedWork(PackedWork):
         hidden, at, targets = self.hide(self.held.block(numbers), numbers, 0)
         return {"ids": hidden, "at": at, "targets": targets}
 
-    def score(self, tally: dict[str, Tensor]) -> dict[str, float]:
+    def metrics(self, sums: dict[str, Tensor]) -> dict[str, float]:
         """`loss` (nats a hidden token) and `perplexity`."""
-        return scores(float(tally["loss"]) / float(tally["tokens"]))
+        return scores(float(sums["loss"]) / float(sums["tokens"]))
 
-    def trivial(self) -> dict[str, float]:
+    def guess(self) -> dict[str, float]:
         """The scores of equal logits."""
         return scores(math.log(self.hide.vocab))
 

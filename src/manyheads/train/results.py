@@ -22,6 +22,7 @@ from manyheads.spec.errors import UserError
 from manyheads.spec.measurements import Measurement
 from manyheads.spec.recipe import Recipe
 from manyheads.tasks import Work
+from manyheads.tasks.validation import VALID
 
 from .numerics import autocast, uses_compile, uses_half
 from .optimizer import Average
@@ -70,15 +71,17 @@ def result(
     run: Run, recipe: Recipe, work: Work, ranks: Ranks, *, steps: int, samples: int, seconds: float, waited: float = 0.0
 ) -> dict[str, Any]:
     """The result of a trained run. Everything but `timing` is the same whenever the run is repeated; in `timing`,
-    `waited` is the share of the time since the last start that was spent waiting for data."""
+    `waited` is the share of the time since the last start that was spent waiting for data. `best` is the evaluation with
+    the best headline, on the validation samples where the task has some: held-out samples are not chosen by."""
     metric, direction = work.better
     records = [record for record in run.metrics.read() if record["kind"] == "eval"]
     scores = [{name: value for name, value in record.items() if name not in ("kind", "samples")} for record in records]
     sign = 1 if direction == "up" else -1
+    chosen_by = VALID + metric if all(VALID + metric in score for score in scores) else metric
     rate = samples * work.per_sample / max(seconds, 1e-9)
     return {
         "score": {name: value for name, value in scores[-1].items() if name != "step"},
-        "best": max(scores, key=lambda score: _rank(score[metric], sign)),  # the first of equals
+        "best": max(scores, key=lambda score: _rank(score[chosen_by], sign)),  # the first of equals
         "better": [metric, direction],
         "trivial": work.trivial(),
         "steps": steps,

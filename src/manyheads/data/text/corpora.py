@@ -5,8 +5,10 @@ hold other held-out text, such as that on which a learning rate is chosen."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+
+import numpy as np
 
 from manyheads.spec.datasets import SHARDS, STORIES, VALID, check_corpus
 from manyheads.spec.errors import UserError
@@ -15,6 +17,7 @@ from .shards import MANIFEST, Manifest, Tokens, open_shards, vocabulary
 from .vocabulary import Vocabulary
 
 EMBEDDED = Path(__file__).parent / "stories"
+SEARCHED = 1 << 16  # ids read at a time to find where a document begins
 
 
 @dataclass(frozen=True)
@@ -32,12 +35,14 @@ class Split:
 
 @dataclass(frozen=True)
 class Corpus:
-    """Training text and held-out text (`held`): the split valid or another one, or the last part of the split train."""
+    """Training text and held-out text (`held`): the split valid or another one, or the last part of the split train.
+    `validation` is the last part of the training text, where some is kept out of training to choose by."""
 
     name: str
     folder: Path
     train: Split
     held: Split
+    validation: Split | None = None
 
     @property
     def roles(self) -> dict[str, int]:
@@ -58,9 +63,35 @@ def corpus_folder(name: str, root: Path) -> Path:
     return folder
 
 
-def corpus(name: str, root: Path, held: float = 0.0, split: str = VALID) -> Corpus:
+def corpus(name: str, root: Path, held: float = 0.0, split: str = VALID, validation: float = 0.0) -> Corpus:
     """Open a corpus. `split` holds its held-out text; `held` > 0 holds out that share of the training ids instead, the
-    last ones."""
+    last ones.
+    `validation` > 0 keeps that share of the other training ids out of training, the last documents."""
+    source = _corpus(name, root, held, split)
+    if not validation:
+        return source
+    manifest, tokens = source.train.manifest, source.train.tokens
+    border = _document_start(source.train, int((1 - validation) * len(tokens)))
+    parts = tokens.cut(0, border), tokens.cut(border, len(tokens))
+    return replace(source, train=Split(manifest, parts[0]), validation=Split(manifest, parts[1]))
+
+
+def _document_start(split: Split, place: int) -> int:
+    """The first place from `place` on at which a document begins; `place` itself where the ids do not tell, or where no
+    other document begins."""
+    separator = split.manifest.separator
+    if isinstance(separator, str):  # a text, which was tokenized with the document
+        return place
+    last = len(split.tokens) - 1  # what ends there is the last document
+    for start in range(max(0, place - 1), last, SEARCHED):
+        ends = np.flatnonzero(split.tokens.read(start, min(SEARCHED, last - start)) == separator)
+        if len(ends):
+            return start + int(ends[0]) + 1
+    return place
+
+
+def _corpus(name: str, root: Path, held: float, split: str) -> Corpus:
+    """The corpus without a validation split."""
     folder = corpus_folder(name, root)
     if not (folder / "train").is_dir() and (folder / MANIFEST).is_file():
         raise UserError(f"{folder} holds shards, not splits; write them to {folder / 'train'}")

@@ -20,6 +20,7 @@ from manyheads.spec.errors import UserError
 from manyheads.spec.files import writing
 
 from ..local_data import first_found
+from ..randomness import Indices
 from .documents import digest
 from .vocabulary import Vocabulary
 
@@ -111,6 +112,10 @@ class Encoded:
     def first(self, count: int | None) -> Encoded:
         """The first `count` rows."""
         return Encoded(*(getattr(self, field.name)[:count] for field in fields(self)))
+
+    def at(self, rows: Indices) -> Encoded:
+        """These rows alone, in this order."""
+        return Encoded(*(getattr(self, field.name)[rows] for field in fields(self)))
 
 
 def encode(examples: Examples, vocabulary: Vocabulary, tokens: int) -> Encoded:
