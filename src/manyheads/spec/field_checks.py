@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import fields, is_dataclass
 from functools import cache
-from math import isfinite
 from numbers import Real
 from types import UnionType
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
@@ -83,8 +82,9 @@ def _nearest(value: Any, hint: Any) -> str:
 def between(name: str, value: object, low: float, high: float = float("inf"), whole: bool = False) -> None:
     """Refuse what is not a number from `low` to `high`."""
     kind = int if whole else Real
-    number = isinstance(value, kind) and not isinstance(value, bool) and isfinite(value)
+    # no logarithm, root or float() of a larger number is safe; a comparison is, and it refuses NaN
+    number = isinstance(value, kind) and not isinstance(value, bool) and -1e300 < value < 1e300  # type: ignore[operator]
     if not number or not low <= value <= high:  # type: ignore[operator]  # it is a number here
         word = "a whole number" if whole else "a number"
         top = f"from {low:g} to {high:g}" if high < float("inf") else f"of at least {low:g}"
-        raise UserError(f"{name} is {value!r}; write {word} {top}")
+        raise UserError(f"{name} is {shown(value)}; write {word} {top}")
