@@ -3,6 +3,7 @@
 PY      := .venv/bin/python
 BASE    ?= python3
 WORKERS ?= 2
+GPU_WORKERS ?= 12
 # test-gpu runs where nothing can be installed: any interpreter with torch and pytest will do.
 PYTHON  ?= $(if $(wildcard $(PY)),$(PY),python3)
 
@@ -17,9 +18,12 @@ test: check
 test-all: check
 	OMP_NUM_THREADS=1 $(PY) -m pytest -n $(WORKERS) -m "not gpu"
 
-# Only files that hold a gpu test are collected, so that the others' imports need not be there.
+# Only files that hold a gpu test are collected, so that the others' imports need not be there. Most of their time is
+# compiling on the CPU, so that several processes share the GPU where pytest-xdist is installed.
 test-gpu:
-	PYTHONPATH=src $(PYTHON) -m pytest -m gpu $$(grep -rl --include='test_*.py' 'mark\.gpu' tests)
+	PYTHONPATH=src OMP_NUM_THREADS=1 $(PYTHON) -m pytest -m gpu --durations=15 \
+		$$($(PYTHON) -c 'import xdist' 2>/dev/null && echo --numprocesses $(GPU_WORKERS)) \
+		$$(grep -rl --include='test_*.py' 'mark\.gpu' tests)
 
 check: .venv/.installed
 	$(PY) -m ruff format --check --quiet

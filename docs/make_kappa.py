@@ -85,9 +85,10 @@ def draw(found: dict[str, object]) -> None:
         inner = fine * HEAD_DIM if policy == "fixed" else np.full_like(fine, WIDTH)
         gauss = [math.exp(theory.gaussian_log_kappa(TOKENS, round(value)).mean) for value in inner]
         axes.plot(fine, gauss, color=INK, ls=":", label="Gaussian heads, predicted")
-        raw = theory.raw_attention_kappa(TOKENS, inner, WIDTH, std)
+        raw = theory.raw_attention_kappa(TOKENS, inner, WIDTH, fine, std)
         axes.plot(fine, raw, color=BLUE, lw=1, label="softmax heads, predicted")
-        axes.plot(fine, theory.attention_kappa(TOKENS, inner, WIDTH), color=ORANGE, lw=1, label="the same, centred")
+        centred = theory.attention_kappa(TOKENS, inner, WIDTH, fine)
+        axes.plot(fine, centred, color=ORANGE, lw=1, label="the same, centred")
         points = [point for point in found["points"] if point["policy"] == policy]  # type: ignore[attr-defined]
         for key, colour, name in (("log_kappa", BLUE, "measured"), ("centred_log_kappa", ORANGE, "measured, centred")):
             x = [point["heads"] for point in points for _ in point[key]]

@@ -20,6 +20,11 @@ from manyheads.conditioning.spectrum import spectrum
 PAGE = Path(__file__).with_name("theory.md")
 TOKENS, HEAD_DIM, WIDTH = 197, 64, 768
 METHODS = ("eigen", "products", "exact")
+# tokens, width, heads, head_dim
+SHAPES = (
+    (17, 192, 3, 64), (33, 256, 5, 32), (50, 200, 5, 40), (50, 200, 20, 20), (64, 512, 8, 64), (65, 192, 3, 64),
+    (100, 400, 2, 100), (100, 400, 4, 100), (100, 1600, 16, 32), (197, 384, 6, 64), (197, 768, 4, 64), (197, 768, 16, 64),
+)  # fmt: skip
 
 
 def table(*rows: list[str]) -> str:
@@ -88,11 +93,11 @@ def attention() -> str:
     std = 0.02
     for heads in (2, 3, 4, 6, 8, 12, 18, 32):
         inner = HEAD_DIM * heads
-        outputs, values = draw_attention(heads, std)
+        outputs, values = draw_attention((TOKENS, WIDTH, heads, HEAD_DIM), std)
         found, of_values = spectrum(outputs), spectrum(values)
         guesses = (
-            theory.attention_kappa(TOKENS, inner, WIDTH),
-            theory.raw_attention_kappa(TOKENS, inner, WIDTH, theory.logit_std(WIDTH, std)),
+            theory.attention_kappa(TOKENS, inner, WIDTH, heads),
+            theory.raw_attention_kappa(TOKENS, inner, WIDTH, heads, theory.logit_std(WIDTH, std)),
             theory.value_kappa(TOKENS, inner, WIDTH),
         )
         drawn = (found.centred_log_kappa, found.log_kappa, of_values.log_kappa)
@@ -105,15 +110,33 @@ def attention() -> str:
     return table(*rows)
 
 
-def draw_attention(heads: int, std: float, samples: int = 3) -> tuple[Tensor, Tensor]:
-    """Concatenated head outputs and values over independent LayerNormed tokens."""
+def shapes_of_attention() -> str:
+    """Centred kappa over a grid of shapes, by whether the prediction is said to hold."""
+    head = ["tokens", "width", "heads", "head_dim", "logits", "predicted", "drawn", "error", "said to hold"]
+    rows = [head]
+    for tokens, width, heads, head_dim in SHAPES:
+        for logits in (0.1, 0.3):
+            inner = heads * head_dim
+            outputs, _ = draw_attention((tokens, width, heads, head_dim), math.sqrt(logits / width), samples=6)
+            drawn = spectrum(outputs).centred_log_kappa.mean().exp().item()
+            predicted = float(theory.attention_kappa(tokens, inner, width, heads))
+            holds = bool(theory.attention_kappa_holds(tokens, inner, width, heads, logits))
+            sizes = [str(size) for size in (tokens, width, heads, head_dim)]
+            error = f"{predicted / drawn - 1:+.0%}"
+            rows.append([*sizes, f"{logits}", digits(predicted), digits(drawn), error, "yes" if holds else "no"])
+    return table(*rows)
+
+
+def draw_attention(shape: tuple[int, int, int, int], std: float, samples: int = 3) -> tuple[Tensor, Tensor]:
+    """Concatenated head outputs and values over independent LayerNormed tokens, for tokens, width, heads, head_dim."""
+    tokens, width, heads, head_dim = shape
     draw = torch.Generator().manual_seed(heads)
     x = torch.nn.functional.layer_norm(
-        torch.randn(samples, TOKENS, WIDTH, generator=draw, dtype=torch.float64), (WIDTH,)
+        torch.randn(samples, tokens, width, generator=draw, dtype=torch.float64), (width,)
     )
-    weights = std * torch.randn(3, samples, WIDTH, heads * HEAD_DIM, generator=draw, dtype=torch.float64)
-    q, k, v = (torch.matmul(x, weight).unflatten(-1, (heads, HEAD_DIM)).transpose(1, 2) for weight in weights)
-    out = torch.softmax(q @ k.mT / math.sqrt(HEAD_DIM), -1) @ v
+    weights = std * torch.randn(3, samples, width, heads * head_dim, generator=draw, dtype=torch.float64)
+    q, k, v = (torch.matmul(x, weight).unflatten(-1, (heads, head_dim)).transpose(1, 2) for weight in weights)
+    out = torch.softmax(q @ k.mT / math.sqrt(head_dim), -1) @ v
     outputs, values = (part.transpose(1, 2).flatten(2) for part in (out, v))
     return outputs, values
 
@@ -164,6 +187,7 @@ TABLES: dict[str, Callable[[], str]] = {
     "peak": peak,
     "prediction": agreement_of_prediction,
     "attention": attention,
+    "shapes": shapes_of_attention,
     "agreement": agreement,
 }
 

@@ -1,10 +1,11 @@
 """manyheads: transformers with more heads and fewer layers, costed, conditioned, trained and judged.
 
-    from manyheads import redesign, cost, zoo
-    lean = redesign(zoo.get("vit_b"), depth=7, heads=16, mlp_dim=1536)
+    from manyheads import redesign, cost
+    lean = redesign("vit_b", depth=7, heads=16, mlp_dim=1536)
     cost(lean).params.total          # 40112872
 
-Names are imported when first used: `import manyheads` loads neither torch nor numpy.
+Names are imported when first used: `import manyheads` loads neither torch nor numpy. A model is its record or a name:
+a zoo name, `timm:NAME`, `hf:FOLDER` or whatever else `resolve` knows.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ _HOMES = {
     "Run": "runs", "RunSpec": "runs", "Images": "tasks",
     "edit": "arch.redesign", "javascript": "arch.symbol", "resolve": "interop.resolve",
 }
+_MODELS = {"cost": 1, "redesign": 1, "controls": 2, "plan": 1, "build": 1}  # how many first arguments are models
 # fmt: on
 
 # fmt: off
@@ -37,4 +39,14 @@ def __getattr__(name: str) -> Any:
     if name not in _HOMES:
         raise AttributeError(f"module 'manyheads' has no attribute {name!r}")
     home = import_module(f"manyheads.{_HOMES[name]}")
-    return import_module("manyheads.arch.zoo") if name == "zoo" else getattr(home, name)
+    if name == "zoo":
+        return import_module("manyheads.arch.zoo")
+    value = getattr(home, name)
+    if name in _MODELS:
+        value = import_module("manyheads.interop.by_name").by_name(value, _MODELS[name])
+    globals()[name] = value  # the same object every time
+    return value
+
+
+def __dir__() -> list[str]:
+    return [*__all__, "__version__"]

@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 import math
 from pathlib import Path
+from typing import Any
 
 import pytest
+import torch
 import typer
 from typer.testing import CliRunner
 
@@ -81,8 +83,89 @@ def test_probe_for_machines_and_as_a_figure(tmp_path: Path) -> None:
         (("probe", "vit_b", "--batch", "0"), "--batch 0"),
         (("probe", "vit_b", "--images", "a", "--text", "b"), "both"),
         (("probe", "nystromformer_listops", "--images", "a"), "does not take images"),
+        (("probe", "vit_ti", "--tap", "blocks.*=out"), "not MODULE=PROJECTION:HEADS"),
+        (("probe", "vit_ti", "--random", "--batch", "1", "--tap", "block.*=out:3"), "no such module"),
     ],
 )
 def test_a_mistake_is_a_sentence(args: tuple[str, ...], message: str) -> None:
     with pytest.raises(UserError, match=message):
         run(*args)
+
+
+def folder(path: Path, name: str, **settings: Any) -> str:
+    """A folder that holds the configuration of a transformers model."""
+    transformers = pytest.importorskip("transformers", reason="probes a model of transformers")
+    getattr(transformers, f"{name}Config")(**settings).save_pretrained(path)
+    return f"hf:{path}"
+
+
+SIGLIP = {
+    "hidden_size": 32,
+    "intermediate_size": 64,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "image_size": 32,
+}
+
+
+def test_probe_says_what_it_left_out_and_why(tmp_path: Path) -> None:
+    name = folder(tmp_path, "SiglipVision", **SIGLIP, patch_size=8)
+    report = json.loads(run("probe", name, "--random", "--json"))
+    assert [site["name"] for site in report["sites"]] == [f"encoder.layers.{i}.self_attn" for i in range(2)]
+    assert report["summary"]["softmax"]["layers"] == 2
+    assert [(module["name"], module["left_out"]) for module in report["left_out"]] == [
+        ("head.attention", "it has one query row, so its heads are no matrix of tokens")
+    ]
+    out = run("probe", name, "--random")
+    assert "left out: 1 modules" in out
+    assert "head.attention (torch.nn.modules.activation.MultiheadAttention): it has one query row" in out
+
+
+def test_taps_lists_every_attention_and_where_the_probe_listens(tmp_path: Path) -> None:
+    name = folder(tmp_path, "SiglipVision", **SIGLIP, patch_size=8)
+    out = run("probe", name, "--random", "--taps")
+    assert out.count("out_proj") == 2
+    assert "it has one query row" in out
+    listed = json.loads(run("probe", name, "--random", "--taps", "--json"))["modules"]
+    assert [module["listens"] for module in listed] == ["out_proj", "out_proj", "arguments"]
+
+
+def test_a_tap_on_the_command_line_is_what_taps_proposes(tmp_path: Path) -> None:
+    sizes = {"n_embd": 32, "n_layer": 2, "n_head": 4, "vocab_size": 50, "n_positions": 16}
+    name = folder(tmp_path, "GPTJ", **sizes, rotary_dim=8)
+    with pytest.raises(UserError, match="no attention in this GPTJModel"):
+        run("probe", name, "--random", "--tokens", "12")
+    listed = " ".join(run("probe", name, "--random", "--tokens", "12", "--taps").split())
+    assert "no tap knows its class" in listed
+    assert "--tap 'h.0.attn=out_proj:4'" in listed
+    report = json.loads(run("probe", name, "--random", "--tokens", "12", "--json", "--tap", "h.*.attn=out_proj:4"))
+    assert [(site["name"], site["heads"]) for site in report["sites"]] == [("h.0.attn", 4), ("h.1.attn", 4)]
+    assert report["left_out"] == []
+
+
+@pytest.mark.parametrize(
+    ("name", "settings"),
+    [
+        ("ConvNext", {"hidden_sizes": [8, 16], "depths": [1, 1], "num_stages": 2, "image_size": 32}),
+        ("Mamba", {"hidden_size": 16, "num_hidden_layers": 1, "state_size": 4, "vocab_size": 50}),
+    ],
+)
+def test_models_without_attention_are_told_so(name: str, settings: dict[str, Any], tmp_path: Path) -> None:
+    model = folder(tmp_path, name, **settings)
+    with pytest.raises(UserError, match=f"this {name}Model has no attention"):
+        run("probe", model, "--random", "--tokens", "8")
+    assert "has no attention" in run("probe", model, "--random", "--tokens", "8", "--taps")
+
+
+def test_probe_prints_nan_where_activations_are_nan(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from manyheads.interop.load import ImageInput
+
+    def broken(self: ImageInput, batch: int, seed: int = 0) -> torch.Tensor:
+        return torch.full((batch, self.channels, self.size, self.size), math.nan)
+
+    record.save(ORIGINALS["vit"], tmp_path / "vit.json")
+    monkeypatch.setattr(ImageInput, "noise", broken)
+    out = run("probe", str(tmp_path / "vit.json"))
+    assert "inf" not in out.replace("infinite", "")
+    assert "kappa nan by the mean" in out
+    assert "some of the activations are NaN" in out

@@ -58,13 +58,13 @@ def test_files_become_a_corpus_with_splits(stories: Path, tmp_path: Path) -> Non
     usual = ["tokenize", stories, "--out", out, "--between", "<|endoftext|>", "--workers", 1, "--data-root", out.parent]
     text = call(*usual, "--tokenizer", "stories")
     assert "60 documents" in text
-    assert "task.data=shards:toms task.vocab=2048" in text
+    assert "train on it: manyheads train gpt2_tinystories --data shards:toms --set task.held=0.1\n" in text
     found = json.loads(call(*usual, "--tokenizer", "stories", "--split", "valid", "--json"))
     assert (found["documents"], found["vocab"], found["folder"]) == (60, 2048, str(out / "valid"))
     read = corpus("shards:toms", tmp_path / "root")
     assert len(read.train.tokens) == len(read.held.tokens) == found["tokens"]
     lines = call(*usual[:2], "--out", tmp_path / "lines", *usual[4:], "--tokenizer", "bytes", "--separator", "\\n")
-    assert f"--data-root {tmp_path} task.data=shards:lines" in lines
+    assert f"--data-root {tmp_path} --data shards:lines" in lines
     assert corpus("shards:lines", tmp_path, held=0.1).train.manifest.separator == "\n"
 
 

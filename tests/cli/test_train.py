@@ -13,12 +13,15 @@ from pathlib import Path
 
 import pytest
 
+from manyheads.arch.families import gpt2, vit
 from manyheads.cli import main
 from manyheads.experiments.demo import DEMO
 from manyheads.experiments.registry import get
 from manyheads.runs import Run
+from manyheads.spec import serialise as record
 from manyheads.spec.experiment import specs
 from manyheads.spec.recipe import Basis
+from manyheads.spec.text import LanguageModel
 
 SMALL = ("--steps", "6", "--batch", "8", "--set", "task.limit=64", "--set", "task.test_limit=64", "--device", "cpu")
 
@@ -89,6 +92,63 @@ def test_a_model_of_another_size_is_built_for_the_images(tmp_path: Path) -> None
     assert "built for 32 px, 1 channels and 10 classes" in done.stderr
 
 
+def test_images_are_resized_to_the_models_size(tmp_path: Path) -> None:
+    """The record stays as it is; a size that is stated is kept, and the model is built for it (above)."""
+    record.save(vit(32, 1, 2, 16, 64, image=40, patch=8, classes=7), tmp_path / "mine.json")
+    done = run("mine.json", *SMALL, "--steps", "1", "--quiet", "--out", "mine", cwd=tmp_path)
+    assert "images of 28 px are resized to the model's 40 px" in done.stderr
+    made = Run.open(tmp_path / "mine").spec
+    assert (made.task.shape, made.arch.embed.image, made.arch.embed.channels) == ((3, 40), 40, 3)
+    assert run("vit_ti", "--steps", "1", "--dry-run").stdout
+
+
+def test_the_task_follows_from_the_record_and_the_data(tmp_path: Path) -> None:
+    """A GPT reads text; the number of ids is in the manifest of the shards."""
+    record.save(gpt2(16, 1, 2, 8, 32, vocab=99, tokens=16, positions=16), tmp_path / "gpt.json")
+    (tmp_path / "text.txt").write_text("\n".join(f"Tom has {i} red balls." for i in range(400)))
+    for split in ("train", "valid"):
+        command = [
+            "tokenize",
+            "text.txt",
+            "--out",
+            "toms",
+            "--tokenizer",
+            "bytes",
+            "--between",
+            "line",
+            "--split",
+            split,
+        ]
+        subprocess.run([sys.executable, "-m", "manyheads", *command], cwd=tmp_path, check=True, capture_output=True)
+    usual = ("gpt.json", "--data-root", ".", "--steps", "1", "--batch", "2", "--device", "cpu", "--quiet")
+    run(*usual, "--data", "shards:toms", "--set", "task.tokens=16", "--out", "one", cwd=tmp_path)
+    run(
+        *usual,
+        "--data",
+        "shards:toms",
+        "--task",
+        "language_model",
+        "--set",
+        "task.tokens=16",
+        "--out",
+        "two",
+        cwd=tmp_path,
+    )
+    one, two = (Run.open(tmp_path / name).spec for name in ("one", "two"))
+    assert one == two
+    assert isinstance(one.task, LanguageModel)
+    assert (one.task.ids, one.arch.embed.vocab) == (261, 261)
+
+
+def test_a_recipes_task_keeps_its_augmentation_on_other_data(tmp_path: Path) -> None:
+    record.save(vit(32, 1, 2, 16, 64, image=28, patch=7, channels=1, classes=10), tmp_path / "mine.json")
+    small = ("--steps", "1", "--batch", "8", "--device", "cpu", "--quiet", *SMALL[4:8])
+    run("mine.json", "--recipe", "table6", "--data", "fashion_mnist", *small, "--out", "mine", cwd=tmp_path)
+    task = Run.open(tmp_path / "mine").spec.task
+    assert (task.data, task.shape, task.class_count) == ("fashion_mnist", (1, 28), 10)
+    assert (task.label_smoothing, task.augment.mixup) == (0.1, 0.8)
+
+
 @pytest.mark.parametrize(
     ("args", "told"),
     [
@@ -105,8 +165,13 @@ def test_a_model_of_another_size_is_built_for_the_images(tmp_path: Path) -> None
         (("demo:lean", "--basis", "epochs=1", "--steps", "3"), "write one of them"),
         (("demo:lean", "--resume", "x"), "leave out all that belongs"),
         (("--resume", "x"), "does not exist"),
-        (("gpt2",), "holds images"),
-        (("vit_ti", "--data", "fashion_mnist"), "16 or 32"),
+        (("gpt2", "--task", "images"), "holds images"),
+        (("vit_ti", "--task", "imagse"), "did you mean images"),
+        (("nystromformer_image",), "write --task list_ops or --task"),
+        (("vit_ti", "--data", "shards:x"), "is no image dataset"),
+        (("gpt2", "--data", "shards:x"), "shards:x is not at"),
+        (("bert_base", "--recipe", "glue", "--weights", "hf:bert-base"), "weights that manyheads saved"),
+        (("vit_ti", "--weights", "timm:vit_tiny_patch16_224"), "and not from those of timm"),
     ],
 )
 def test_mistakes_are_one_sentence(

@@ -117,6 +117,59 @@ def _reader(name: str, kind: str = "softmax", **settings: Any) -> Callable[[], C
     return make
 
 
+def _opt() -> Case:
+    from transformers import OPTConfig, OPTModel
+
+    settings = {name: value for name, value in TEXT.items() if name != "intermediate_size"}
+    return OPTModel(OPTConfig(**settings, ffn_dim=64, word_embed_proj_dim=32)), words(), {"softmax": 2}
+
+
+def _distilbert() -> Case:
+    from transformers import DistilBertConfig, DistilBertModel
+
+    config = DistilBertConfig(dim=32, n_layers=2, n_heads=4, hidden_dim=64, vocab_size=50)
+    return DistilBertModel(config), words(), {"softmax": 2}
+
+
+def _gemma3() -> Case:
+    from transformers import Gemma3TextConfig, Gemma3TextModel
+
+    config = Gemma3TextConfig(
+        **TEXT,
+        num_key_value_heads=2,
+        head_dim=16,
+        sliding_window=4,
+        layer_types=["sliding_attention", "full_attention"],
+    )
+    return Gemma3TextModel(config), words(), {"softmax": 2}
+
+
+def _tower(name: str, part: str) -> Callable[[], Case]:
+    def make() -> Case:
+        import transformers
+
+        sizes = dict(TEXT) if part == "Text" else {key: value for key, value in TEXT.items() if key != "vocab_size"}
+        sizes |= {"max_position_embeddings": 16} if part == "Text" else {"image_size": 32, "patch_size": 8}
+        if part == "Text":
+            sizes |= {"projection_size": 32} if name == "Siglip" else {"eos_token_id": 2}
+        config = getattr(transformers, f"{name}{part}Config")(**sizes)
+        batch = words() if part == "Text" else {"pixel_values": images(32)}
+        return getattr(transformers, f"{name}{part}Model")(config), batch, {"softmax": 2}
+
+    return make
+
+
+def _vision(name: str, **settings: Any) -> Callable[[], Case]:
+    def make() -> Case:
+        import transformers
+
+        sizes = {key: value for key, value in TEXT.items() if key not in ("vocab_size", "intermediate_size")}
+        config = getattr(transformers, f"{name}Config")(**sizes, **settings, image_size=32, patch_size=8)
+        return getattr(transformers, f"{name}Model")(config), {"pixel_values": images(32)}, {"softmax": 2}
+
+    return make
+
+
 def _hf_vit() -> Case:
     from transformers import ViTConfig, ViTModel
 
@@ -154,6 +207,20 @@ CASES: Mapping[str, Callable[[], Case]] = {
     "transformers Mistral": _reader("Mistral", num_key_value_heads=2, head_dim=8),
     "transformers Qwen2": _reader("Qwen2", num_key_value_heads=2),
     "transformers Qwen3": _reader("Qwen3", num_key_value_heads=2, head_dim=16),
+    "transformers OPT": _opt,
+    "transformers GPT-NeoX": _reader("GPTNeoX", rotary_pct=0.5),
+    "transformers DistilBERT": _distilbert,
+    "transformers Mistral, window": _reader("Mistral", num_key_value_heads=2, head_dim=8, sliding_window=4),
+    "transformers Gemma": _reader("Gemma", num_key_value_heads=2, head_dim=16),
+    "transformers Gemma 2": _reader("Gemma2", num_key_value_heads=2, head_dim=16, sliding_window=4),
+    "transformers Gemma 3": _gemma3,
+    "transformers Phi-3": _reader("Phi3", num_key_value_heads=2, pad_token_id=0),
+    "transformers SmolLM3": _reader("SmolLM3", num_key_value_heads=2, pad_token_id=0),
+    "transformers DeiT": _vision("DeiT", intermediate_size=64),
+    "transformers DINOv2": _vision("Dinov2", mlp_ratio=2),
+    "transformers DINOv2, registers": _vision("Dinov2WithRegisters", mlp_ratio=2, use_swiglu_ffn=True),
+    "transformers CLIP, images": _tower("CLIP", "Vision"), "transformers CLIP, text": _tower("CLIP", "Text"),
+    "transformers SigLIP, images": _tower("Siglip", "Vision"), "transformers SigLIP, text": _tower("Siglip", "Text"),
     "transformers Nyströmformer": _reader("Nystromformer", "nystrom", num_landmarks=4, segment_means_seq_len=12),
     "torchvision ViT": _torchvision,
     "nn.TransformerEncoder": _encoder(True),

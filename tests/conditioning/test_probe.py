@@ -313,3 +313,22 @@ def test_records_are_json_also_where_kappa_is_infinite() -> None:
     text = json.dumps([as_record(site) for site in sites], allow_nan=False)
     assert json.loads(text)[0]["kappa"] is None
     assert json.loads(json.dumps(as_record(summary(sites)["softmax"]), allow_nan=False))["mean_kappa"] is None
+
+
+@pytest.mark.parametrize("bad", [torch.nan, torch.inf])
+def test_an_activation_that_is_no_number_reads_as_nan_and_not_as_singular(bad: float) -> None:
+    arch = ORIGINALS["vit"]
+    model, batch = build(arch, seed=0), inputs(arch, 3)[0].clone()
+    batch[1] = bad
+    sites = probe(model, batch, detail=True, jacobian=True)
+    for site in sites:
+        assert all(math.isnan(value) for value in (site.kappa, site.log_kappa, site.mean_kappa, site.centred_kappa))
+        assert (site.not_finite, site.deficient) == (pytest.approx(1 / 3), 0)
+        assert site.effective_rank is site.numerical_rank is None
+        assert site.detail is not None
+        assert math.isnan(site.detail.values_kappa or 0)
+    assert math.isnan(summary(sites)["softmax"].mean_log_kappa)
+    record = as_record(sites[0])
+    assert (record["kappa"], record["not_finite"]) == (None, pytest.approx(1 / 3))
+    alone = probe(model, batch[1:2], jacobian=True)
+    assert math.isnan(alone[0].jacobian.kappa if alone[0].jacobian else 0)

@@ -220,6 +220,20 @@ def test_ranks_of_known_spectra(method: str) -> None:
     assert spectrum(made(32, 48, 1.0, "linear"), method=method).effective_rank is None
 
 
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("shape", SHAPES)
+def test_a_reliable_matrix_of_float64_has_full_numerical_rank(method: str, shape: str) -> None:
+    for kappa in (1e4, 1e6, 1e8, 1e10):
+        matrices = made(24, 40, kappa, shape)
+        found = spectrum(matrices, method=method, ranks=True)
+        exact = spectrum(matrices, exact=True, ranks=True)
+        assert found.numerical_rank is not None
+        assert exact.numerical_rank is not None
+        assert (exact.numerical_rank == 24).all()
+        assert found.reliable.all() or method == "products"
+        assert (found.numerical_rank[found.reliable] == 24).all()
+
+
 def test_same_numbers_twice_and_the_same_alone_as_in_a_batch() -> None:
     matrices = made(40, 64, 1e3, "geometric", batch=4)
     for method in METHODS:

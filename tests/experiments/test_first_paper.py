@@ -53,9 +53,13 @@ def every(experiment: Experiment) -> list[Arch]:
 
 
 # ---------------------------------------------------------------------------------------------------------- all of them
-def test_every_claim_is_decided_by_an_experiment() -> None:
+# claims without an experiment yet: heads needed over dimensions, a written-down vote, speed at equal loss
+UNDECIDED = {"A2", "A7", "A8", "L15", "M4"}
+
+
+def test_every_claim_is_decided_by_an_experiment_or_waits_for_one() -> None:
     decided = {claim for experiment in EXPERIMENTS.values() for claim in experiment.claims}
-    assert decided == CLAIMS.keys()
+    assert decided == CLAIMS.keys() - UNDECIDED
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -9,17 +9,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from scipy import stats
 
 from manyheads.arch.families import nearest_neighbor
 from manyheads.experiments.crammed_bert import TABLE1, TABLE1_GLUE, classifier
 from manyheads.experiments.registry import EXPERIMENTS, FIRST, RANK
-from manyheads.experiments.statistics import choose, spearman, trend
-from manyheads.experiments.verdict import judge
 from manyheads.runs import Run, RunSpec, find
 from manyheads.spec.datasets import GLUE_SETS
 from manyheads.spec.errors import UserError
-from manyheads.spec.experiment import Arm, Best, Experiment, Pretraining, Setting, folder, specs
+from manyheads.spec.experiment import Arm, Experiment, Pretraining, Setting, folder, specs
 from manyheads.spec.measurements import Footprint, Measurement
 from manyheads.spec.recipe import Basis, Recipe
 from manyheads.spec.text import Glue
@@ -197,7 +194,7 @@ def test_figures_share_the_runs_they_have_in_common() -> None:
     assert len(ids["fig2"] & ids["fig3"]) == 9 * 3
     assert len(ids["fig5"] & ids["fig3"]) >= 3
     table4 = {spec.id for spec in specs(EXPERIMENTS["table4"], "small")}
-    assert len(ids["controls"] & table4) == 2 * 3  # original and lean, on equal steps
+    assert len(ids["controls"] & table4) == 3 * 3  # original, lean and depth_only, on equal steps
 
 
 # ---------------------------------------------------------------------------------------------------------- fine-tuning
@@ -229,43 +226,3 @@ def test_fine_tuning_starts_from_what_pretraining_came_to(tmp_path: Path) -> Non
     assert with_weights(tmp_path, runs, tuning, pretraining) == ready  # called again, nothing happens
     assert trained(tmp_path, ready[0])["steps"] == 2
     assert TABLE1_GLUE.setting("small").task.weights == "0" * 64  # unknown until then
-
-
-# -------------------------------------------------------------------------------------- trends, and the best of several
-def test_a_trend_is_the_mean_rank_correlation_over_seeds() -> None:
-    x = {f"a{i}": {seed: float(i) for seed in range(3)} for i in range(6)}
-    y = {f"a{i}": {seed: (i + 0.1 * seed) ** 2 for seed in range(3)} for i in range(6)}
-    found = trend(x, y)
-    assert (found.difference, found.low, found.high, found.seeds) == (1.0, 1.0, 1.0, 3)
-    falling = trend(x, {arm: {seed: -value for seed, value in values.items()} for arm, values in y.items()})
-    assert falling.difference == -1.0
-    few = trend({"a": {0: 1.0}, "b": {0: 2.0}}, {"a": {0: 1.0}, "b": {0: 2.0}})
-    assert few.seeds == 0
-    assert not math.isfinite(few.low)
-
-
-def test_a_trend_that_only_one_seed_shows_is_within_noise() -> None:
-    x = {f"a{i}": {seed: float(i) for seed in range(4)} for i in range(5)}
-    order = {0: (0, 1, 2, 3, 4), 1: (4, 3, 2, 1, 0), 2: (1, 0, 3, 2, 4), 3: (4, 0, 3, 1, 2)}
-    y = {f"a{i}": {seed: float(order[seed][i]) for seed in order} for i in range(5)}
-    found = trend(x, y)
-    pair = EXPERIMENTS["correlation"].comparisons[0]
-    verdict = judge(
-        replace(pair, expect="more", margin=0.0), found, metric="rank correlation", better="up", scale="small"
-    )
-    assert verdict.word == "within noise"
-
-
-def test_rank_correlation_is_scipys() -> None:
-    a, b = [3.0, 1.0, 4.0, 1.0, 5.0, 9.0, 2.0], [2.0, 7.0, 1.0, 8.0, 2.0, 8.0, 1.0]
-    assert spearman(a, b) == pytest.approx(float(stats.spearmanr(a, b).statistic))
-    assert spearman(a, [1.0] * 7) == 0.0
-
-
-def test_the_best_rate_is_chosen_on_a_seed_that_then_does_not_count() -> None:
-    best = Best("lean", ("lean_x1", "lean_x2", "lean_x4"))
-    found = {"lean_x1": {0: 0.5, 1: 0.9, 2: 0.9}, "lean_x2": {0: 0.7, 1: 0.6, 2: 0.65}, "lean_x4": {}}
-    assert choose(best, found, "up") == ("lean_x2", {1: 0.6, 2: 0.65})
-    assert choose(best, found, "down") == ("lean_x1", {1: 0.9, 2: 0.9})
-    assert choose(best, {"lean_x1": {0: 1.0}, "lean_x2": {1: 1.0}}, "up") == ("", {})
-    assert choose(best, {}, "up") == ("", {})

@@ -8,7 +8,18 @@ import random
 import pytest
 from scipy import stats
 
-from manyheads.experiments.statistics import effect, mean, spread, student
+from manyheads.experiments.statistics import (
+    Choice,
+    Scatter,
+    choose,
+    contrast,
+    effect,
+    mean,
+    pooled_scatter,
+    spread,
+    student,
+)
+from manyheads.spec.experiment import Best
 
 
 @pytest.mark.parametrize(("freedom", "t"), [(1, 12.706), (2, 4.303), (4, 2.776), (9, 2.262), (30, 2.042)])
@@ -53,9 +64,52 @@ def test_one_seed_has_no_interval() -> None:
     assert found.high == math.inf
 
 
-def test_arms_are_apart_only_where_no_seeds_overlap() -> None:
-    assert effect({0: 0.9, 1: 0.8}, {0: 0.7, 1: 0.6}).apart
-    assert not effect({0: 0.9, 1: 0.65}, {0: 0.7, 1: 0.6}).apart
+def test_the_difference_of_two_differences_is_paired_too() -> None:
+    seeds = range(4)
+    deep, flat, long_deep, long_flat = (
+        {s: base + 0.3 * s + noise * (-1) ** s for s in seeds}
+        for base, noise in ((2.0, 0.01), (1.0, 0.0), (1.2, 0.0), (1.0, 0.0))
+    )
+    found = contrast([(1, deep), (-1, flat), (-1, long_deep), (1, long_flat)])
+    assert found.difference == pytest.approx(0.8)
+    assert found.high - found.low < 0.1  # what a seed does to all arms cancels
+
+
+def test_scatter_of_all_arms_is_the_residual_of_a_two_way_table() -> None:
+    draw = random.Random(3)
+    arms = [{s: 5.0 * a + 2.0 * s + draw.gauss(0, 0.1) for s in range(3)} for a in range(9)]
+    scatter = pooled_scatter(arms)
+    assert scatter is not None
+    assert scatter.freedom == 16
+    assert scatter.deviation == pytest.approx(0.1, rel=0.4)
+    found = effect(arms[0], arms[1], scatter=scatter)
+    assert found.pooled
+    assert found.error == pytest.approx(scatter.deviation * math.sqrt(2 / 3))
+    assert found.high - found.difference == pytest.approx(2.12 * found.error, rel=1e-3)
+    assert pooled_scatter([{0: 1.0}, {0: 2.0}]) is None
+    assert not effect({0: 1.0, 1: 2.0}, {5: 1.0, 6: 2.0}, scatter=scatter).pooled  # other seeds: no table
+
+
+def test_the_smallest_visible_difference_is_seen_in_four_of_five_experiments() -> None:
+    draw, seen, trials = random.Random(11), 0, 2000
+    for _ in range(trials):
+        scatter = Scatter(1.0, 16.0)
+        size = effect({0: 0.0, 1: 0.0, 2: 0.0}, {0: 0.0, 1: 0.0, 2: 0.0}, scatter=scatter).visible
+        arm = {s: size + draw.gauss(0, 1) for s in range(3)}
+        found = effect(arm, {s: draw.gauss(0, 1) for s in range(3)}, scatter=scatter)
+        seen += found.low > 0
+    assert seen / trials == pytest.approx(0.8, abs=0.04)
+
+
+def test_the_best_rate_is_chosen_on_a_seed_that_then_does_not_count() -> None:
+    best = Best("lean", ("lean_x1", "lean_x2", "lean_x4"))
+    by = {"lean_x1": {0: 0.5, 1: 0.9, 2: 0.9}, "lean_x2": {0: 0.7, 1: 0.6, 2: 0.65}, "lean_x4": {}}
+    assert choose(best, by, by, "up") == Choice("lean_x2", {1: 0.6, 2: 0.65}, at_edge=False)
+    assert choose(best, by, by, "down") == Choice("lean_x1", {1: 0.9, 2: 0.9}, at_edge=True)
+    reported = {"lean_x2": {0: 0.1, 1: 0.2}}
+    assert choose(best, by, reported, "up").values == {1: 0.2}
+    assert choose(best, {"lean_x1": {0: 1.0}, "lean_x2": {1: 1.0}}, {}, "up").arm == ""
+    assert choose(best, {}, {}, "up").arm == ""
 
 
 @pytest.mark.parametrize("seeds", [2, 3, 5])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from manyheads.experiments.statistics import effect
-from manyheads.experiments.verdict import Verdict, judge
+from manyheads.experiments.verdict import Verdict, holm, judge
 from manyheads.spec.errors import UserError
 from manyheads.spec.experiment import Comparison
 
@@ -39,10 +39,19 @@ def verdict(
         ("more", 0.004, 0.001, 0.01, "does not hold"),  # more, but less than was claimed
         ("less", -0.02, 0.001, 0.0, "holds"),
         ("less", 0.02, 0.001, 0.0, "does not hold"),
-        ("differ", -0.02, 0.001, 0.0, "holds"),
-        ("differ", 0.02, 0.001, 0.0, "holds"),
+        ("better", 0.02, 0.001, 0.0, "holds"),
+        ("better", -0.02, 0.001, 0.0, "does not hold"),
+        ("open", 0.02, 0.001, 0.0, "better"),
+        ("open", -0.02, 0.001, 0.0, "worse"),
+        ("open", 0.002, 0.01, 0.0, "within noise"),
+        ("differ", -0.02, 0.001, 0.005, "holds"),
+        ("differ", 0.02, 0.001, 0.005, "holds"),
         ("differ", 0.001, 0.001, 0.01, "does not hold"),  # shown to be equal within the margin
-        ("differ", 0.001, 0.001, 0.0, "within noise"),  # without a margin nothing can be shown to be equal
+        ("differ", 0.01, 0.02, 0.005, "within noise"),
+        ("equal", 0.001, 0.001, 0.01, "holds"),
+        ("equal", -0.03, 0.001, 0.01, "does not hold"),  # far lower is not the same
+        ("equal", 0.03, 0.001, 0.01, "does not hold"),
+        ("equal", 0.0, 0.02, 0.01, "within noise"),
         ("no_loss", 0.0, 0.001, 0.01, "holds"),
         ("no_loss", -0.004, 0.001, 0.01, "holds"),  # a loss, and smaller than the margin
         ("no_loss", -0.03, 0.001, 0.01, "does not hold"),
@@ -51,6 +60,16 @@ def verdict(
 )
 def test_the_rule_gives_the_known_answer(expect: str, by: float, noise: float, margin: float, word: str) -> None:
     assert verdict(expect, by, noise=noise, margin=margin).word == word
+
+
+def test_a_target_moves_the_margins() -> None:
+    pair = Comparison("lean", "original", "equal", 0.1, metric="memory", ratio=True, target=-0.5)
+    at_target = effect({0: -0.5, 1: -0.52, 2: -0.48}, {0: 0.0, 1: 0.0, 2: 0.0})
+    holds = judge(pair, at_target, metric="memory", better="down", scale="paper")
+    assert holds.word == "holds"
+    assert "memory x0.607" in holds.found
+    off = effect({0: -0.8, 1: -0.82, 2: -0.78}, {0: 0.0, 1: 0.0, 2: 0.0})
+    assert judge(pair, off, metric="memory", better="down", scale="paper").word == "does not hold"
 
 
 @pytest.mark.parametrize(("by", "word"), [(0.03, "does not hold"), (-0.03, "holds")])
@@ -64,11 +83,30 @@ def test_a_smoke_run_or_two_seeds_decide_nothing_however_large_the_effect(scale:
 
 
 def test_the_sentence_says_what_the_seeds_allow() -> None:
-    assert "within the spread of the seeds" in verdict("more", 0.001, noise=0.01, seeds=2).found
-    assert "2 seeds cannot exclude chance" in verdict("more", 0.02, noise=0.004, seeds=2).found
-    assert "does not contain zero" in verdict("more", 0.02, noise=0.001).found
     assert "from one seed" in verdict("more", 0.02, seeds=1).found
-    assert "significant" not in verdict("more", 0.02, noise=0.001).found
+    for by in (0.001, 0.02):
+        told = verdict("more", by, noise=0.004, seeds=2)
+        assert "more than the seeds scatter" not in told.found  # beside an interval on both sides of zero
+        assert "significant" not in told.found
+
+
+def test_a_verdict_says_the_smallest_difference_that_it_could_have_seen() -> None:
+    told = verdict("no_loss", 0.0, noise=0.005, margin=0.01)
+    error = effect({0: 0.005, 1: -0.005, 2: 0.005, 3: -0.005}, dict.fromkeys(range(4), 0.0)).visible
+    assert f"4 seeds show a difference of {100 * error:.1f} points in 4 of 5 cases." in told.reason
+
+
+def test_one_of_many_comparisons_is_decided_at_a_smaller_level() -> None:
+    assert holm([0.04, 0.001, 0.02]) == pytest.approx([0.05, 0.05 / 3, 0.025])
+    assert holm([0.04, 0.03]) == pytest.approx([0.0, 0.025])  # the clearest is not clear enough, so that none is
+    against = {seed: BASE[seed] for seed in range(4)}
+    arm = {0: 0.812, 1: 0.806, 2: 0.815, 3: 0.807}
+    pair = Comparison("lean", "original", "more")
+    found = effect(arm, against)
+    assert judge(pair, found, metric="top1", better="up", scale="small").word == "holds"
+    corrected = judge(pair, found, metric="top1", better="up", scale="small", level=0.001, among=20)
+    assert corrected.word == "within noise"
+    assert "clear alone, but not among 20 comparisons (Holm)" in corrected.reason
 
 
 def test_shares_are_told_in_points_and_kappa_as_a_ratio() -> None:
@@ -76,6 +114,14 @@ def test_shares_are_told_in_points_and_kappa_as_a_ratio() -> None:
     assert "kappa x0.5 (" in verdict("less", -0.6931, noise=0.01, metric="log_kappa").found
 
 
-def test_no_loss_needs_a_margin_fixed_beforehand() -> None:
-    with pytest.raises(UserError, match="what still counts as no loss"):
-        Comparison("lean", "original", "no_loss")
+@pytest.mark.parametrize(
+    ("expect", "why"),
+    [
+        ("no_loss", "what still counts as no loss"),
+        ("equal", "still count as equal"),
+        ("differ", "difference that counts"),
+    ],
+)
+def test_what_could_not_be_refuted_needs_a_margin_fixed_beforehand(expect: str, why: str) -> None:
+    with pytest.raises(UserError, match=why):
+        Comparison("lean", "original", expect)  # type: ignore[arg-type]

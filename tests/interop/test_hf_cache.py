@@ -122,3 +122,36 @@ def test_more_tokens_than_positions_and_masks_that_do_not_fit_are_refused() -> N
     past = model(IDS, use_cache=True).past_key_values
     with pytest.raises(UserError, match=r"attention_mask is of shape \(3, 2\); 5 tokens in the cache and 1 new"):
         model(IDS[:, :1], past_key_values=past, attention_mask=torch.tensor([[0, 1]] * 3))
+
+
+@pytest.mark.parametrize("name", ARCHS)
+def test_packed_documents_do_not_leak(name: str) -> None:
+    """Another first document changes nothing in the second one, with a cache as without, and none beside itself."""
+    model = sharp_model(name)
+    ids, other = IDS[:1], torch.tensor([[9, 9, 9, 8, 9]])
+    places = torch.tensor([[0, 1, 2, 0, 1]])
+    for use_cache in (False, True):
+        a, b = (model(x, position_ids=places, use_cache=use_cache).logits[0, 3:] for x in (ids, other))
+        assert torch.equal(a, b)
+        torch.testing.assert_close(a, model(ids[:, 3:]).logits[0], rtol=1e-9, atol=1e-9)
+
+
+def test_arguments_that_cannot_be_taken_are_refused_in_a_sentence() -> None:
+    model = sharp_model("gpt2")
+    vectors = torch.zeros(1, 3, 24, dtype=torch.float64)
+    for arguments, message in (
+        ({}, "give either input_ids or inputs_embeds"),
+        ({"input_ids": IDS, "inputs_embeds": vectors}, "one of both, not two"),
+        ({"inputs_embeds": vectors[0]}, r"of shape \(3, 24\); write vectors, batch x tokens x width"),
+        ({"inputs_embeds": vectors[..., :9]}, r"of shape \(1, 3, 9\); this model takes batch x tokens x 24"),
+        ({"inputs_embeds": vectors.expand(1, 3, 24).repeat(1, 14, 1)}, "42 tokens; this model has positions for 40"),
+        ({"input_ids": IDS, "position_ids": IDS[:, :3]}, r"positions are torch.int64 of shape \(3, 3\)"),
+        ({"input_ids": IDS, "position_ids": IDS + 38}, "positions run from 39 to 72; this model has positions 0 to 39"),
+        ({"input_ids": IDS, "attention_mask": torch.ones(3, 1, 4, 5)}, r"write one of shape \(3, 1, 5, 5\)"),
+        ({"input_ids": IDS, "output_attentions": True}, "attn_implementation='eager'"),
+        ({"input_ids": IDS, "encoder_hidden_states": vectors}, "no layer attends to another model's tokens"),
+        ({"input_ids": IDS, "cu_seq_lens_q": IDS}, "this model divides them by position_ids"),
+        ({"input_ids": IDS, "token_type_ids": IDS}, "has other segments than 0, and this model has no segments"),
+    ):
+        with pytest.raises(UserError, match=message):
+            model(**arguments)

@@ -8,7 +8,7 @@ import torch
 
 from manyheads.models.build import build
 from manyheads.nn.embed import half_stream
-from manyheads.nn.sdpa import backend
+from manyheads.nn.sdpa import FEW, backend
 from manyheads.spec.recipe import Rates
 
 from .tiny import ORIGINALS, inputs, scalar, variants
@@ -51,9 +51,12 @@ def test_inductor_compiles_one_graph_and_trains(name: str) -> None:
 
 
 def test_the_attention_kernel_is_told_when_asked() -> None:
-    """cuDNN on Hopper and later in half precision, PyTorch's own choice for float32 and for a single query."""
-    q = torch.zeros(1, 2, 16, 64, device="cuda", dtype=torch.bfloat16)
+    """cuDNN on Hopper and later in half precision, PyTorch's own choice for float32 and for a single query; our own
+    kernel in either precision where few tokens attend to each other."""
+    q = torch.zeros(1, 2, FEW + 1, 64, device="cuda", dtype=torch.bfloat16)
     expected = "cudnn" if torch.cuda.get_device_capability()[0] >= 9 else "torch"
     assert backend(q) == expected
     assert backend(q.float()) == "torch"
     assert backend(q[:, :, :1]) == "torch"
+    assert {backend(q[:, :, :FEW]), backend(q[:, :, :FEW].float())} == {"short"}
+    assert backend(q[:, :, :FEW], causal=True) == expected

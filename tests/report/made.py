@@ -50,9 +50,10 @@ def spectra(log_kappa: float, layers: int = 3, points: int = EVALUATIONS) -> lis
     ]
 
 
-def result(top1: float, seconds: float) -> dict[str, object]:
-    """What training writes last."""
-    return {
+def result(top1: float, seconds: float, guess: float | None = None) -> dict[str, object]:
+    """What training writes last. `guess` is what a constant guess scores."""
+    trivial = {} if guess is None else {"trivial": {"top1": guess}}
+    return trivial | {
         "score": {"loss": 0.5, "top1": top1},
         "better": ["top1", "up"],
         "best": {"top1": top1, "step": 100},
@@ -85,13 +86,20 @@ def comparison(root: Path, experiment: Experiment, scale: str, top1: dict[str, S
     return runs
 
 
-def put(path: Path, spec: RunSpec, top1: float, log_kappa: float = 5.0, points: int = EVALUATIONS) -> None:
+def put(
+    path: Path,
+    spec: RunSpec,
+    top1: float,
+    log_kappa: float = 5.0,
+    points: int = EVALUATIONS,
+    guess: float | None = None,
+) -> None:
     """A finished run, written without waiting for the disk."""
     path.mkdir(parents=True)
     (path / "spec.json").write_text(json.dumps(spec.to_dict() | {"id": spec.id}))
     (path / "metrics.jsonl").write_text("".join(json.dumps(record) + "\n" for record in metrics(top1, points)))
     (path / "spectra.jsonl").write_text("".join(json.dumps(record) + "\n" for record in spectra(log_kappa)))
-    (path / "result.json").write_text(json.dumps({"schema": 1, "id": spec.id, "result": result(top1, 9.0)}))
+    (path / "result.json").write_text(json.dumps({"schema": 1, "id": spec.id, "result": result(top1, 9.0, guess)}))
 
 
 def quick(root: Path, experiment: Experiment, scale: str, top1: Callable[[RunSpec], float]) -> None:

@@ -73,7 +73,7 @@ def test_scales_stand_apart_and_smoke_claims_nothing(tmp_path: Path) -> None:
     assert [scale for scale, _ in words] == ["small", "smoke"] * 4
     assert {word for scale, word in words if scale == "smoke"} == {"smoke: claims nothing"}
     assert tally(rows) == (
-        "8 comparisons are about 4 of 27 claims. At scale small: holds 3, within noise 1. At scale "
+        "8 comparisons are about 4 of 27 claims. At scale small: holds 3, does not hold 1. At scale "
         "smoke, which claims nothing: 4."
     )
 
@@ -86,10 +86,10 @@ def test_a_claim_has_one_row_with_what_each_scale_found(tmp_path: Path) -> None:
     table = claims_table(evidence(by_scale))
     rows = {row[0].text: row for row in table.rows}
     assert list(rows) == ["L4", "L9", "M1", "M2"]
-    assert rows["L9"][2].text == "small: holds; laptop: holds; smoke: claims nothing"
-    assert [part.kind for part in rows["M2"][2].parts] == ["noise", "noise", "smoke"]
+    assert rows["L9"][2].text == "small: holds, secondary; laptop: holds, secondary; smoke: claims nothing, secondary"
+    assert [part.kind for part in rows["M2"][2].parts] == ["no", "no", "smoke"]
     assert [part.href for part in rows["M2"][-1].parts] == ["#s0", "#s1", "#s2"]
-    assert "At scale small: holds 3, within noise 1. At scale laptop: holds 3" in tally(evidence(by_scale))
+    assert "At scale small: holds 3, does not hold 1. At scale laptop: holds 3" in tally(evidence(by_scale))
     assert "lean against original: holds at scale laptop (L9" in " ".join(conclusion(by_scale[1]))
     assert terms(by_scale[1]).startswith("scale laptop: reduced sizes")
 
@@ -102,7 +102,7 @@ def test_comparisons_that_came_out_alike_are_counted_and_others_stand_beside_the
     )
     known = {"demo": replace(FOUR, comparisons=pairs)}
     rows = {row[0].text: row[2].text for row in claims_table(evidence(sections(tmp_path, "small", known=known))).rows}
-    assert rows["L9"] == "small: holds x2; small: does not hold"
+    assert rows["L9"] == "small: holds, secondary x2; small: does not hold, secondary"
 
 
 @pytest.mark.parametrize(
@@ -113,6 +113,8 @@ def test_comparisons_that_came_out_alike_are_counted_and_others_stand_beside_the
         ("no_loss", 0.1, "up", [(-0.1, float("inf"))]),
         ("no_loss", 0.1, "down", [(float("-inf"), 0.1)]),
         ("differ", 0.1, "up", [(float("-inf"), -0.1), (0.1, float("inf"))]),
+        ("better", 0.1, "down", [(float("-inf"), -0.1)]),
+        ("equal", 0.1, "up", [(-0.1, 0.1)]),
     ],
 )
 def test_the_shaded_side_is_where_the_claim_holds(

@@ -112,8 +112,8 @@ def test_with_enough_seeds_the_claims_are_decided_by_the_rule(tmp_path: Path) ->
     assert "lean against original: top1 -0.1 points" in text
     assert "lean against original: holds at scale small (L9" in text  # no worse than by the margin of one point
     assert "lean against depth_only: holds at scale small (M1" in text
-    assert "kappa x0.135 (95 % interval x0.135 to x0.135, 4 seeds): the interval does not contain 1" in text
-    assert "M2 fixed and split differ at equal depth small: within noise" in text
+    assert "kappa x0.135 (95 % interval x0.135 to x0.135, 4 seeds)" in text
+    assert "M2 fixed and split differ at equal depth small: does not hold" in text
     assert "budget: 1,000 steps of batch 64; task: Images fashion_mnist; seeds: 0, 1, 2, 3" in text
 
 
@@ -228,9 +228,8 @@ def test_runs_of_no_experiment_are_grouped_by_what_they_are(tmp_path: Path) -> N
     finish(tmp_path / "deep" / "mine-s5", run_spec(spec.arch, spec.task, changed(spec.recipe, lr=1.0), 5), 0.9)
     section = read_runs(tmp_path, {}).sections[0]
     assert {arm.name: len(arm.runs) for arm in section.arms} == {"mine": 1, "mine (mine-s0)": 2}
-    assert all(
-        line.startswith("kappa at the end: 54.6 to 54.6 times") for line in conclusion(section)
-    )  # and nothing else
+    assert any(line.startswith("kappa at the end: 54.6 to 54.6 times") for line in conclusion(section))
+    assert not any(word in line for line in conclusion(section) for word in ("holds", "better", "worse"))
 
 
 def test_a_number_that_json_does_not_have_leaves_a_gap(tmp_path: Path) -> None:

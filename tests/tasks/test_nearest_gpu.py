@@ -14,6 +14,7 @@ from manyheads.models.build import build
 from manyheads.runs import Run
 from manyheads.spec.datasets import CLOUDS, Cloud
 from manyheads.spec.experiment import folder, specs
+from manyheads.spec.recipe import Basis
 from manyheads.tasks import NearestNeighbor, Regression, open_task
 from manyheads.train.loop import train
 
@@ -54,7 +55,7 @@ def test_a_captured_run_learns(tmp_path: Path) -> None:
 def test_the_recipe_of_small_scale_compiles_and_captures(tmp_path: Path) -> None:
     """A short run of the grid's first arm; the rest of its recipe as it is."""
     spec = specs(RANK_FIG1, "small")[0]
-    spec = replace(spec, recipe={**spec.recipe, "basis": {"kind": "steps", "amount": 400}})
+    spec = replace(spec, recipe=replace(spec.recipe, basis=Basis("steps", 400)))
     result = train(Run.create(folder(tmp_path, spec), spec), device="cuda", progress="none")
     assert result["machine"]["compiled"]
     assert result["score"]["loss"] < 0.95

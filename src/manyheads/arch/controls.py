@@ -7,7 +7,7 @@ how much it misses (`residual`, relative). One that cannot come within 1 % of wh
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from manyheads.spec.arch import Arch, attentions, editable, mlps
@@ -27,7 +27,7 @@ class Control:
     `same_as` names an earlier arm with the very same record: if lean is split, its `wide_heads` is its `depth_only`."""
 
     name: str
-    arch: Arch
+    arch: Arch = field(repr=False)
     matches: str
     residual: float
     same_as: str = ""

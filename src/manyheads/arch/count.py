@@ -7,9 +7,10 @@ are printed as JavaScript (`symbol.javascript`).
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 from manyheads.spec.arch import Arch, Sketch, attentions
+from manyheads.spec.html_table import html_table
 from manyheads.spec.parts import Downsample, Lm, Masked, Pair, Token
 
 from .embed_cost import EMBEDS, ENTERS
@@ -113,6 +114,13 @@ class Cost:
     state_bytes: Num
     kv_bytes_per_token: Num
     head_layers: Num
+
+    def _repr_html_(self) -> str:
+        groups = {f"{field.name} parameters": getattr(self.params, field.name) for field in fields(self.params)}
+        others = {field.name.replace("_", " "): getattr(self, field.name) for field in fields(self)[1:]}
+        rows = {"parameters": self.params.total} | groups | others
+        cells = [(name, f"{value:,}" if isinstance(value, int) else str(value)) for name, value in rows.items()]
+        return html_table(("", "of one example"), cells)
 
 
 def cost(arch: Arch | Sketch) -> Cost:

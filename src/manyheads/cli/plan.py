@@ -66,6 +66,12 @@ def plan(
         Path | None,
         typer.Option(help="Write the models to compare (the arms: original, lean and controls) to this folder."),
     ] = None,
+    data: Annotated[
+        str | None,
+        typer.Option(
+            help="Dataset of the command that trains the arms, such as folder:NAME or shards:NAME. Default: embedded data."
+        ),
+    ] = None,
     emit: Annotated[
         str | None, typer.Option(help="Write the chosen design as code that runs: timm, hf or python.")
     ] = None,
@@ -127,7 +133,7 @@ def plan(
         record.save(chosen.arch, save)
     if arms is not None:
         report["files"] = [str(path) for path in save_arms(comparison, arms)]
-        report["command"] = train_command(comparison, arms)
+        report["command"] = train_command(comparison, arms, data)
     if emit is not None:
         from manyheads.interop.emit import emit as emitted
 

@@ -65,6 +65,8 @@ def show(plan: Plan, report: dict[str, Any], chosen: Design, *, brief: bool = Fa
             under(_arm(arm))
     for line in _commands(report, brief):
         console.print(f"   {line}", markup=False, soft_wrap=True)
+    if "command" in report and " --data " not in report["command"]:
+        console.print("It trains on data that is embedded; --data folder:NAME or shards:NAME names your own.")
 
 
 def _table(plan: Plan, *, narrow: bool) -> Any:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import warnings
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -11,6 +13,7 @@ import typer
 from manyheads.spec.errors import UserError
 
 from .model_and_inputs import load_with_inputs
+from .taps import list_taps, read_taps
 
 COLOURS = ("#1f6feb", "#d1642d", "#1a7f37", "#8250df")
 
@@ -30,6 +33,13 @@ def probe(
     jacobian: Annotated[
         bool, typer.Option(help="Also measure the extreme singular values of each attention's Jacobian.")
     ] = False,
+    taps: Annotated[
+        bool, typer.Option("--taps", help="List every attention-like module, and the tap there or why none listens.")
+    ] = False,
+    tap: Annotated[
+        list[str] | None,
+        typer.Option(help="Listen there too: 'blocks.*.attn=proj:8', a module, its output projection, its heads."),
+    ] = None,
     seed: Annotated[int, typer.Option(help="Seed of initial weights and of noise.")] = 0,
     device: Annotated[str, typer.Option(help="Where the model runs: cpu, cuda, cuda:1.")] = "cpu",
     trust_remote_code: Annotated[
@@ -45,9 +55,10 @@ def probe(
 
     with Console(stderr=True).status("") as status:
         status.update(f"loading {model}")
-        from manyheads.conditioning.probe import as_record, summary
+        from manyheads.conditioning.probe import LeftOut, as_record, listeners, summary
         from manyheads.conditioning.probe import probe as run_probe
 
+        own = read_taps(tap or [])
         loaded = load_with_inputs(
             model,
             images=images,
@@ -60,13 +71,22 @@ def probe(
             trust_remote_code=trust_remote_code,
         )
         status.update(f"probing {model}")
-        sites = run_probe(loaded.module, loaded.inputs, detail=detail, jacobian=jacobian)
+        if taps:
+            modules = listeners(loaded.module, loaded.inputs, taps=own)
+        else:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", LeftOut)  # what was left out is printed below
+                sites = run_probe(loaded.module, loaded.inputs, detail=detail, jacobian=jacobian, taps=own)
+    if taps:
+        list_taps(model, modules, as_json)
+        return
     report = {
         "model": model,
         "weights": loaded.weights,
         "input": loaded.source,
         "batch": batch,
         "sites": [as_record(site) for site in sites],
+        "left_out": [asdict(module) for module in sites.left_out],
         "summary": {kind: as_record(layers) for kind, layers in summary(sites).items()},
     }
     if plot is not None:
@@ -77,9 +97,9 @@ def probe(
         _print(report)
 
 
-def _number(value: float | None) -> str:
+def _number(value: float | None, without: str = "inf") -> str:
     if value is None:
-        return "inf"
+        return without
     return f"{value:.2e}" if value >= 1e5 else f"{value:.1f}" if value >= 10 else f"{value:.2f}"
 
 
@@ -99,15 +119,16 @@ def _print(report: dict[str, Any]) -> None:
         )
     for site in report["sites"]:
         alike = "" if site["head_correlation"] is None else f"{site['head_correlation']:.2f}"
+        without = "nan" if site["not_finite"] else "inf"
         cells = (
             site["name"].removesuffix(".op").removesuffix(".attention"),
             site["kind"],
             f"{site['tokens']} x {site['inner']}",
             f"{site['heads']} x {site['head_dim']}",
-            _number(site["kappa"]),
-            _number(site["centred_kappa"]),
+            _number(site["kappa"], without),
+            _number(site["centred_kappa"], without),
             _number(math.exp(site["gaussian_log_kappa"])),
-            f"{site['stable_rank']:.1f}",
+            "nan" if site["stable_rank"] is None else f"{site['stable_rank']:.1f}",
             alike,
         )
         table.add_row(*cells[:shown], style="" if site["reliable"] == 1 else "yellow")
@@ -121,16 +142,24 @@ def _print(report: dict[str, Any]) -> None:
     )
     for kind, layers in report["summary"].items():
         log = layers["mean_log_kappa"]
-        typical = "inf" if log is None else _number(math.exp(log))
+        broken = any(site["not_finite"] for site in report["sites"] if site["kind"] == kind)
+        without = "nan" if broken else "inf"
+        typical = without if log is None else _number(math.exp(log))
         console.print(
             f"[bold]{kind}[/]: {layers['layers']} layers, kappa {typical} by the mean of log kappa over layers, "
-            f"{_number(layers['mean_kappa'])} by the arithmetic mean (the paper's)",
+            f"{_number(layers['mean_kappa'], without)} by the arithmetic mean (the paper's)",
             highlight=False,
         )
-    if any(site["reliable"] < 1 for site in report["sites"]):
+    if any(site["not_finite"] for site in report["sites"]):
+        console.print("[yellow]nan[/]: some of the activations are NaN or infinite, so there is no kappa")
+    if any(site["reliable"] + site["not_finite"] < 1 for site in report["sites"]):
         console.print(
             "[yellow]yellow[/]: some of the matrices are singular, or their kappa is beyond what the method can measure"
         )
+    if report["left_out"]:
+        console.print(f"[yellow]left out[/]: {len(report['left_out'])} modules; manyheads probe MODEL --taps says more")
+    for module in report["left_out"]:
+        console.print(f"  {module['name']} ({module['module']}): {module['left_out']}", highlight=False, markup=False)
 
 
 def _further(table: Any, sites: list[dict[str, Any]], key: str) -> Any:

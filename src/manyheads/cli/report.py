@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, cast
 
 import typer
+
+from manyheads.spec.comparison import Expect
 
 
 def report(
@@ -15,13 +17,38 @@ def report(
         Path | None, typer.Option(help="Also write all figures (SVG, PNG, CSV) and tables (CSV) to this folder.")
     ] = None,
     quiet: Annotated[bool, typer.Option("--quiet", help="Write the page and print nothing.")] = False,
+    against: Annotated[
+        str, typer.Option(help="Compare every arm with this one. Default: original, or the largest arm.")
+    ] = "",
+    better: Annotated[
+        float | None, typer.Option(help="Test that every arm is better than that one by more than this (0: at all).")
+    ] = None,
+    no_loss: Annotated[
+        float | None, typer.Option(help="Test that every arm is worse than that one by less than this, such as 0.01.")
+    ] = None,
+    equal: Annotated[
+        float | None, typer.Option(help="Test that every arm is closer to that one than this, such as 0.01.")
+    ] = None,
+    metric: Annotated[str, typer.Option(help="Compare this score, or log_kappa. Default: the headline.")] = "",
 ) -> None:
-    """Write one self-contained page with claims, tables, figures and a design explorer, and print its verdicts."""
+    """Write one self-contained page with claims, tables, figures and a design explorer, and print its verdicts.
+
+    The runs of an experiment are judged by what it expects; of other runs, every arm is compared with the original.
+    Example: manyheads report runs --against deep --no-loss 0.01"""
     from manyheads.report.page import write
+    from manyheads.report.read_runs import Asked
+    from manyheads.spec.errors import UserError
 
     from .verdict import claims, show
 
-    reported = write(runs, out, assets=assets)
+    tests = {"better": better, "no_loss": no_loss, "equal": equal}
+    stated = {name: margin for name, margin in tests.items() if margin is not None}
+    if len(stated) > 1:
+        given = ", ".join(f"--{name.replace('_', '-')}" for name in stated)
+        raise UserError(f"{given} are different tests; write one of them")
+    expect, margin = next(iter(stated.items()), ("open", 0.0))
+    asked = Asked(against, cast(Expect, expect), margin, metric) if stated or against or metric else None
+    reported = write(runs, out, assets=assets, asked=asked)
     if quiet:
         return
     for section in reported.sections:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from manyheads.data.text.vocabulary import Vocabulary
 
 WORKERS = min(8, os.cpu_count() or 1)
+HELD = 0.1  # share of a corpus without a split valid that the printed command holds out
 
 
 def tokenize(
@@ -28,7 +30,7 @@ def tokenize(
         list[Path], typer.Argument(help="Text, JSON lines (also as .xz, .gz, .bz2), Hugging Face datasets.")
     ],
     out: Annotated[
-        Path, typer.Option(help="Folder of the corpus. Below the data root, a task names it data=shards:NAME.")
+        Path, typer.Option(help="Folder of the corpus. Below the data root, it is named --data shards:NAME.")
     ],
     tokenizer: Annotated[
         str | None, typer.Option(help="bytes, stories, gpt2, bert_uncased, or a file or folder.")
@@ -99,11 +101,22 @@ def tokenize(
         f"text, {manifest.text_bytes / manifest.tokens:.2f} bytes a token, {len(manifest.shards)} shards in "
         f"{out / split}"
     )
+    print(_next(out, root, manifest.roles))
+
+
+def _next(out: Path, root: Path, roles: Mapping[str, int]) -> str:
+    """What to do with the corpus: the command that trains on it, once there is text to train on."""
+    from manyheads.data.text.shards import MANIFEST
+
+    if not (out / "train" / MANIFEST).is_file():
+        return f"held-out text alone trains nothing; tokenize training text with --out {quote(str(out))} too"
     here, there = out.resolve(), root.resolve()
-    if here.is_relative_to(there) and here != there:
-        print(f"train on it with task.data=shards:{here.relative_to(there)} task.vocab={manifest.vocab}")
-    else:
-        print(f"train on it with --data-root {here.parent} task.data=shards:{here.name} task.vocab={manifest.vocab}")
+    inside = here.is_relative_to(there) and here != there
+    where = "" if inside else f" --data-root {quote(str(here.parent))}"
+    name = here.relative_to(there) if inside else here.name
+    held = "" if (out / "valid" / MANIFEST).is_file() else f" --set task.held={HELD}"
+    model = "crammed_bert" if "mask" in roles and "end" not in roles else "gpt2_tinystories"
+    return f"train on it: manyheads train {model}{where} --data {quote(f'shards:{name}')}{held}"
 
 
 def _unescaped(text: str) -> str:

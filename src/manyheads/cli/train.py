@@ -14,11 +14,14 @@ import typer
 from manyheads.spec.errors import UserError, nearest
 
 from .numbers import in_layers, parameters, size
+from .train_task import complete, json_object, named_task, start_task
 
 if TYPE_CHECKING:
     from manyheads.spec.arch import Arch
     from manyheads.spec.recipe import Recipe
     from manyheads.spec.task import Task
+
+LIBRARIES = {"hf": "transformers", "timm": "timm"}
 
 
 def train(
@@ -29,7 +32,10 @@ def train(
     scale: Annotated[
         str | None, typer.Option(help="Scale of EXPERIMENT:ARM: smoke, laptop, small or paper. Default: the smallest.")
     ] = None,
-    task: Annotated[str | None, typer.Option(help="Task: images, languagemodel, ..., or a file of JSON.")] = None,
+    task: Annotated[
+        str | None,
+        typer.Option(help="Task: images, language_model, ..., or a file of JSON. Default: what the model can do."),
+    ] = None,
     data: Annotated[
         str | None, typer.Option(help="Dataset of the task: fashion_mnist (embedded), cifar10, folder:NAME, ...")
     ] = None,
@@ -90,6 +96,7 @@ def train(
             fields[name] = value
     _set(settings or [], {"recipe": fields, "task": chosen})
     source = _saved(weights)
+    chosen = complete(chosen, arch, data_root)
     if source is not None:
         from manyheads.train.finetune import weights_digest
 
@@ -120,7 +127,14 @@ def _saved(given: Path | None) -> Path | None:
     """The folder of a saved model: the one given, or the one inside the run given."""
     if given is None:
         return None
-    folder = Path(str(given).removeprefix("run:"))
+    kind, _, rest = str(given).partition(":")
+    folder = Path(rest if kind in ("run", "hf") and rest else given)
+    if kind in ("hf", "timm") and rest and not (folder / "arch.json").is_file():
+        raise UserError(
+            f"--weights {given}: training starts from weights that manyheads saved, which are a finished run or a folder "
+            f"with arch.json and model.safetensors, and not from those of {LIBRARIES[kind]}; `manyheads train {given}` "
+            "without --weights trains the same architecture from random weights"
+        )
     return folder / "model" if (folder / "model").is_dir() else folder
 
 
@@ -161,15 +175,12 @@ def _start(
     model: str, scale: str | None, task: str | None, data: str | None, recipe: str | None
 ) -> tuple[Arch, dict[str, Any], dict[str, Any]]:
     """Architecture, task and recipe before any single field is changed. An arm of an experiment, EXPERIMENT:ARM, brings
-    all three; another model has the named recipe and its task, or the default ones."""
-    from manyheads.experiments.recipes import NAMED
-    from manyheads.spec.serialise import to_dict
-
+    all three; another model has the named recipe, and the task that is named or that its record can do."""
     experiment, _, arm = model.partition(":")
     if _is_arm(model):
         arch, chosen, fields = _arm(experiment, arm, scale)
         if task is not None:
-            chosen = _named_task(task)
+            chosen = named_task(task)
         if recipe is not None:
             fields = _named_recipe(recipe)
         return arch, chosen | ({} if data is None else {"data": data}), fields
@@ -177,10 +188,8 @@ def _start(
         raise UserError(f"--scale {scale} belongs to an arm of an experiment, such as fig3:L8_h16; leave it out")
     from manyheads.interop.resolve import resolve
 
-    fields = {} if recipe is None else _named_recipe(recipe)
-    if task is None and data is None and recipe in NAMED:
-        return resolve(model), to_dict(NAMED[recipe][1]()), fields
-    return resolve(model), _named_task(task or "images") | ({} if data is None else {"data": data}), fields
+    arch = resolve(model)
+    return arch, start_task(arch, task, data, recipe), {} if recipe is None else _named_recipe(recipe)
 
 
 def _is_arm(model: str) -> bool:
@@ -225,31 +234,12 @@ def _fitted(arch: Arch, task: Task) -> Arch:
 
 def _named_recipe(name: str) -> dict[str, Any]:
     from manyheads.experiments.recipes import NAMED
-    from manyheads.spec.serialise import to_dict
+    from manyheads.spec.serialise import read_json, to_dict
 
     if name in NAMED:
         return to_dict(NAMED[name][0]())
-    return _object(Path(name), "--recipe", f"or {', '.join(NAMED)}")
-
-
-def _named_task(name: str) -> dict[str, Any]:
-    from manyheads.spec.task_kinds import TASKS
-
-    names = {known.lower(): known for known in TASKS}
-    if name.lower() in names:
-        return {"is": names[name.lower()]}
-    return _object(Path(name), "--task", f"or {', '.join(names)}")
-
-
-def _object(file: Path, option: str, others: str) -> dict[str, Any]:
-    from manyheads.spec.serialise import read_json
-
-    if not file.is_file():
-        raise UserError(f"{option} {file}: there is no such file; write the name of a file of JSON, {others}")
-    found = read_json(file)
-    if not isinstance(found, dict):
-        raise UserError(f"{option} {file} holds no JSON object; write one with named fields")
-    return found
+    file = Path(name)
+    return json_object(read_json(file) if file.is_file() else None, file, "--recipe", f"or {', '.join(NAMED)}")
 
 
 def _basis(steps: int | None, basis: str | None) -> dict[str, Any] | None:

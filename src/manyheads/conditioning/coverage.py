@@ -17,7 +17,7 @@ from manyheads.spec.errors import UserError
 
 from .attention_calls import AttentionCall, recorded_calls
 from .plain_forward import arguments, call, untouched, unwrap
-from .site_numbers import as_matrices, flat
+from .site_numbers import as_matrices, flat, one_row
 from .taps import Kind, Tap, find
 from .theory import one_head, rank_coverage
 
@@ -74,8 +74,8 @@ def coverage(
 ) -> tuple[TokenCoverage, ...]:
     """One record for every call of an attention between tokens, for its own head_dim and for `head_dims`.
 
-    `batch`, `mask` and `taps` are those of `probe`; the model is left as it was. Attention between channels and class
-    attention are left out."""
+    `batch`, `mask` and `taps` are those of `probe`; the model is left as it was. Attention between channels, class
+    attention and other attention with one query row are left out."""
     for dim in head_dims:
         if dim < 1:
             raise UserError(f"head_dim {dim}: write a whole number of at least 1")
@@ -88,6 +88,7 @@ def coverage(
     with untouched(module):
         with recorded_calls(module, places, arguments=True) as calls:
             call(module, args, kwargs)
+        calls = [entry for entry in calls if not one_row(entry)]
         if not calls:
             raise UserError(
                 "no attention between tokens ran on this batch; rank per head does not apply to attention between "

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -19,7 +20,7 @@ class Jacobian:
     """Extreme singular values of the derivative of an attention's output by its tokens, on one sample.
 
     `converged` says whether both are within a relative `TOLERANCE` of singular values. Where it is false, `sigma_min`
-    is an upper bound, which further steps lower, and `kappa` a lower bound."""
+    is an upper bound, which further steps lower, and `kappa` a lower bound. All three are NaN where the derivative is."""
 
     sigma_max: float
     sigma_min: float
@@ -67,7 +68,7 @@ def extremes(f: Callable[[Tensor], Tensor], x: Tensor, *, steps: int = STEPS, to
             v = _apart(pull(u) - alphas[-1] * right[-1], right)
             betas.append(v.norm().item())
             extreme = _read(alphas, betas, step, tolerance, last=step == most)
-            if extreme.converged or alphas[-1] == 0 or betas[-1] == 0:
+            if extreme.converged or alphas[-1] == 0 or betas[-1] == 0 or math.isnan(extreme.sigma_max):
                 break
             right.append(v / betas[-1])
     return extreme
@@ -85,6 +86,8 @@ def _apart(vector: Tensor, basis: list[Tensor]) -> Tensor:
 
 
 def _read(alphas: list[float], betas: list[float], step: int, tolerance: float, *, last: bool) -> Jacobian:
+    if not math.isfinite(alphas[-1] + betas[-1]):
+        return Jacobian(math.nan, math.nan, math.nan, step, False)
     bidiagonal = torch.diag(torch.tensor(alphas, dtype=torch.float64))
     if step > 1:
         bidiagonal += torch.diag(torch.tensor(betas[1:-1], dtype=torch.float64), 1)

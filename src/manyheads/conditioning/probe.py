@@ -7,21 +7,25 @@ is read at the input of the output projection, so fused attention stays on. The 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+import warnings
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
 from typing import Any
 
+import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from manyheads.spec.errors import UserError
+from manyheads.spec.html_table import html_table
 
 from .attention_calls import AttentionCall, recorded_calls
+from .attention_modules import AttentionModule, attention_modules, watched
 from .jacobian import Jacobian, extremes
 from .plain_forward import arguments, call, untouched, unwrap
-from .site_numbers import Detail, as_matrices, fit, look_closer, measure
-from .taps import Kind, Place, Tap, find
+from .site_numbers import Detail, as_matrices, fit, look_closer, mean_and_spread, measure, one_row
+from .taps import EXAMPLE, Kind, Place, Tap, known, unknown
 from .theory import gaussian_log_kappa
 
 
@@ -31,8 +35,9 @@ class Site:
 
     Each sample is one matrix of `tokens` rows; where attention works in windows (or, in TNT, inside patches), each
     window is. `real_tokens` is the mean number of rows without padding. `layer` counts the sites of the same kind in
-    the order of the forward. Averages are over the matrices of finite kappa, and `deficient` is the share of the
-    others. `kappa` is the geometric mean, `mean_kappa` the arithmetic one; `centred` values are those without the mean
+    the order of the forward. Averages are over the matrices of finite kappa, and `deficient` is the share of those that
+    are singular. `not_finite` is the share that holds a NaN or an infinity: where it is not 0, the averages are NaN.
+    `kappa` is the geometric mean, `mean_kappa` the arithmetic one; `centred` values are those without the mean
     over tokens.
 
     `gaussian_log_kappa` is the expectation for independent normal entries in this shape. `head_correlation` is the mean
@@ -68,6 +73,55 @@ class Site:
     reliable: float
     detail: Detail | None = None
     jacobian: Jacobian | None = None
+    not_finite: float = 0.0
+
+
+class Sites(tuple[Site, ...]):
+    """The sites of one probe in the order of the forward, and every attention-like module of the model in `modules`. It
+    prints as a line, and as a table in a notebook."""
+
+    modules: tuple[AttentionModule, ...]
+
+    def __new__(cls, sites: Iterable[Site], modules: tuple[AttentionModule, ...] = ()) -> Sites:
+        """A tuple of sites."""
+        out = super().__new__(cls, sites)
+        out.modules = modules
+        return out
+
+    @property
+    def left_out(self) -> tuple[AttentionModule, ...]:
+        """The modules that attend, or seem to, and of which nothing was measured."""
+        return tuple(module for module in self.modules if module.left_out)
+
+    def __repr__(self) -> str:
+        if not self:
+            return "Sites(none)"
+        ranges = []
+        for kind in dict.fromkeys(site.kind for site in self):
+            kappas = [site.kappa for site in self if site.kind == kind]
+            ranges.append(f"{len(kappas)} of {kind} attention, kappa {min(kappas):.3g} to {max(kappas):.3g}")
+        missing = f"; {len(self.left_out)} left out" if self.left_out else ""
+        return f"Sites({'; '.join(ranges)}{missing})"
+
+    def _repr_html_(self) -> str:
+        titles = ("site", "kind", "tokens x inner", "heads", "kappa", "centred", "Gaussian")
+        rows = [
+            (
+                site.name,
+                site.kind,
+                f"{site.tokens} x {site.inner}",
+                f"{site.heads} x {site.head_dim}",
+                f"{site.kappa:.3g}",
+                f"{site.centred_kappa:.3g}",
+                f"{math.exp(site.gaussian_log_kappa):.3g}",
+            )
+            for site in self
+        ]
+        return html_table(titles, rows)
+
+
+class LeftOut(UserWarning):
+    """The probe left out modules that the user may take to be measured."""
 
 
 def probe(
@@ -78,36 +132,95 @@ def probe(
     detail: bool = False,
     jacobian: bool = False,
     taps: Mapping[str, Tap] | None = None,
-) -> tuple[Site, ...]:
-    """One record for every attention call, in the order of the forward; class attention (one row) is left out.
+) -> Sites:
+    """One record for every attention call with more than one query row, in the order of the forward.
 
     `batch` is a tensor, a tuple of arguments or a mapping of keyword arguments. `mask` is True at real tokens; by
     default it is the mapping's own `attention_mask` or `mask`. The forward is eager, in evaluation mode and in float32,
     whatever the model's precision. `detail` adds attention entropy and kappa of tokens, values and MLP; `jacobian` adds
     the extreme singular values of every attention's Jacobian on the first sample. `taps` names attention modules that
-    the table does not know. Under FSDP every rank must call `probe`."""
+    the table does not know. Under FSDP every rank must call `probe`.
+
+    Attention-like modules that were not measured are in `left_out` of the result, each with the reason. All but class
+    attention are named in a warning too."""
     module = unwrap(model)
-    places = find(module, taps)
-    first = next(module.parameters(), None)
-    args, kwargs = arguments(batch, None if first is None else first.device)
+    places = known(module, taps)
+    args, kwargs = arguments(batch, _device(module))
     keep = kwargs.get("attention_mask", kwargs.get("mask")) if mask is None else mask
     real = keep.bool().flatten(0, -2) if isinstance(keep, Tensor) and keep.ndim in (2, 3) else None
     with untouched(module):
-        with recorded_calls(module, places, detail=detail) as calls:
-            call(module, args, kwargs)
-        named = _named([entry for entry in calls if entry.place.tap.kind != "class"])
+        calls, modules = _calls(module, places, args, kwargs, detail)
+        named = _named(calls)
         if not named:
-            raise UserError(
-                f"the model has {len(places)} attention modules, {places[0].name} among them, and none of them ran on "
-                "this batch with more than a class token; give a batch that reaches them"
-            )
+            raise UserError(_no_site(module, places, modules))
         sites = [(as_matrices(entry), fit(entry, real), entry.place.heads) for _, _, entry in named]
         rows = measure(sites, ranks=detail or sites[0][0].device.type != "cuda")
         closer = [look_closer(entry, real) if detail else None for _, _, entry in named]
         slopes = _jacobians(module, places, args, kwargs) if jacobian else {}
-    return tuple(
-        _site(name, layer, entry, numbers, near, slopes.get(name))
-        for (name, layer, entry), numbers, near in zip(named, rows, closer, strict=True)
+    found = Sites(
+        (
+            _site(name, layer, entry, numbers, near, slopes.get(name))
+            for (name, layer, entry), numbers, near in zip(named, rows, closer, strict=True)
+        ),
+        modules,
+    )
+    if text := left_out_in_words(found.left_out):
+        warnings.warn(text, LeftOut, stacklevel=2)
+    return found
+
+
+def listeners(model: nn.Module, batch: Any, *, taps: Mapping[str, Tap] | None = None) -> tuple[AttentionModule, ...]:
+    """Every attention-like module of `model`, and the tap that listens there or the reason why none does."""
+    module = unwrap(model)
+    args, kwargs = arguments(batch, _device(module))
+    with untouched(module):
+        return _calls(module, known(module, taps), args, kwargs, False)[1]
+
+
+def left_out_in_words(modules: Sequence[AttentionModule]) -> str:
+    """A sentence for each reason with the names of its modules, without the class attention that is expected; empty
+    where nothing is left."""
+    reasons: dict[tuple[str, str], list[AttentionModule]] = {}
+    for module in modules:
+        if not module.expected:
+            reasons.setdefault((module.left_out, module.module), []).append(module)
+    parts = [f"{', '.join(module.name for module in alike)} ({cls}): {why}" for (why, cls), alike in reasons.items()]
+    if not parts:
+        return ""
+    suggestions = [module.suggestion for module in modules if module.suggestion]
+    advice = f". To listen there, write for example taps={{{suggestions[0]}}}" if suggestions else ""
+    return f"the probe left out {'; '.join(parts)}{advice}"
+
+
+def _device(module: nn.Module) -> torch.device | None:
+    first = next(module.parameters(), None)
+    return None if first is None else first.device
+
+
+def _calls(
+    module: nn.Module, places: Sequence[Place], args: tuple[Any, ...], kwargs: dict[str, Any], detail: bool
+) -> tuple[list[AttentionCall], tuple[AttentionModule, ...]]:
+    """The calls of more than one row, and every attention-like module of the model."""
+    with watched(module, places) as watch, recorded_calls(module, places, detail=detail) as calls:
+        call(module, args, kwargs)
+    kept = [entry for entry in calls if not one_row(entry)]
+    measured, ran = {entry.place.module for entry in kept}, {entry.place.module for entry in calls}
+    return kept, attention_modules(watch, measured, ran - measured)
+
+
+def _no_site(module: nn.Module, places: Sequence[Place], modules: Sequence[AttentionModule]) -> str:
+    """The error message for a model of which nothing can be measured."""
+    if not modules:
+        return (
+            f"this {type(module).__name__} has no attention: none of its modules takes a softmax over keys, calls fused "
+            "attention or is named for attention, as in a model of convolutions or state spaces. kappa is of "
+            f"concatenated heads, so there is nothing to measure. If it attends in another way, write {EXAMPLE}"
+        )
+    if not places:
+        return f"{unknown(module)}; {left_out_in_words(modules)}"
+    return (
+        f"the model has {len(places)} attention modules, {places[0].name} among them, and none of them ran on "
+        f"this batch with more than one query row; give a batch that reaches them: {left_out_in_words(modules)}"
     )
 
 
@@ -135,8 +248,8 @@ def _site(
     matrices, heads = as_matrices(entry), entry.place.heads
     tokens, inner = matrices.shape[-2:]
     predicted = gaussian_log_kappa(round(real.mean().item()), inner)
-    (log, spread), (centred_log, centred_spread) = _finite(log_kappa), _finite(centred)
-    finite = kappa[kappa.isfinite()]
+    (log, spread), (centred_log, centred_spread) = mean_and_spread(log_kappa), mean_and_spread(centred)
+    finite, broken = kappa[kappa.isfinite()], kappa.isnan()
     return Site(
         name=name,
         layer=layer,
@@ -151,7 +264,7 @@ def _site(
         kappa=math.exp(log),
         log_kappa=log,
         log_kappa_spread=spread,
-        mean_kappa=finite.mean().item() if len(finite) else math.inf,
+        mean_kappa=math.nan if broken.any() else finite.mean().item() if len(finite) else math.inf,
         centred_kappa=math.exp(centred_log),
         centred_log_kappa=centred_log,
         centred_log_kappa_spread=centred_spread,
@@ -162,22 +275,17 @@ def _site(
         gaussian_log_kappa=predicted.mean,
         gaussian_log_kappa_spread=predicted.spread,
         head_correlation=_mean(correlation),
-        deficient=1 - len(finite) / len(kappa),
+        deficient=kappa.isinf().double().mean().item(),
         reliable=reliable.mean().item(),
         detail=near,
         jacobian=slope,
+        not_finite=broken.double().mean().item(),
     )
 
 
 def _mean(values: Float[Tensor, " matrices"]) -> float | None:
     """The mean, or None where nothing was measured."""
     return None if values.isnan().any() else values.mean().item()
-
-
-def _finite(logs: Float[Tensor, " matrices"]) -> tuple[float, float]:
-    """Mean and standard deviation of the finite values; (inf, 0) where there is none."""
-    logs = logs[logs.isfinite()]
-    return (logs.mean().item(), logs.std(correction=0).item()) if len(logs) else (math.inf, 0.0)
 
 
 def _jacobians(
@@ -188,7 +296,7 @@ def _jacobians(
     with recorded_calls(module, places, arguments=True) as calls:
         call(module, tuple(one[: len(args)]), dict(zip(kwargs, one[len(args) :], strict=True)))
     jacobians = {}
-    for name, _, entry in _named([entry for entry in calls if entry.place.tap.kind != "class"]):
+    for name, _, entry in _named([entry for entry in calls if not one_row(entry)]):
         tokens = entry.tokens
         assert tokens is not None, "an attention is called with tokens"
         jacobians[name] = extremes(partial(_again, entry, tokens), tokens)

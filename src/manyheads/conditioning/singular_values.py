@@ -193,16 +193,17 @@ def by_exact(block: ScaledMatrices, centred: bool) -> tuple[Ends, Float[Tensor, 
 
 def by_eigen(
     block: ScaledMatrices, gram: Float[Tensor, "batch size size"], centred: bool
-) -> tuple[Ends, Float[Tensor, "batch size"]]:
+) -> tuple[Ends, Float[Tensor, "batch size"], Bool[Tensor, " batch"]]:
     """The ends and all squared singular values, ascending, from a Gram matrix. Matrices of a kappa that it cannot carry
-    are measured again by `by_exact`."""
+    are measured again by `exact`; the last result says which."""
     values = torch.linalg.eigvalsh(gram).clamp(min=0)
     top, bottom = _pick(block, values.sqrt(), centred)
     beyond = (top >= GRAM_CARRIES * bottom) & (top > 0)
     if beyond.any():
-        again, _ = by_exact(block.subset(beyond), centred)
+        again, squares = by_exact(block.subset(beyond), centred)
         top, bottom = (old.index_put((beyond,), new) for old, new in zip((top, bottom), again, strict=True))
-    return (top, bottom), values
+        values = values.index_put((beyond,), squares)
+    return (top, bottom), values, beyond
 
 
 def _pick(block: ScaledMatrices, values: Float[Tensor, "batch size"], centred: bool) -> Ends:

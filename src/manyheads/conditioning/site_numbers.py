@@ -40,6 +40,12 @@ def flat(x: Tensor) -> Matrices:
     return x.detach()[None] if x.ndim == 2 else x.detach().flatten(1, -2)
 
 
+def one_row(entry: AttentionCall) -> bool:
+    """Whether the call mixed into one query row, as class attention and pooling heads do: its heads are a row, and kappa
+    of a row is 1 whatever it holds."""
+    return entry.place.tap.kind == "class" or as_matrices(entry).shape[-2] == 1
+
+
 def fit(entry: AttentionCall, real: Mask | None) -> Mask | None:
     """The mask for the rows of this call's matrices, on their device."""
     matrices = as_matrices(entry)
@@ -94,7 +100,7 @@ def _fields(s: Spectrum) -> Float[Tensor, "fields matrices"]:
         s.participation,
         s.reliable,
         unknown if s.effective_rank is None else s.effective_rank,
-        unknown if s.numerical_rank is None else s.numerical_rank,
+        unknown if s.numerical_rank is None else s.numerical_rank.double().where(~s.kappa.isnan(), torch.nan),
     )
     return torch.stack([field.double() for field in fields])
 
@@ -148,8 +154,15 @@ def look_closer(entry: AttentionCall, real: Bool[Tensor, "samples tokens"] | Non
         coverage=None if tokens is None else _coverage(flat(tokens), real, inner // entry.place.heads),
         mlp_in_kappa=_kappa(first, None),
         mlp_out_kappa=_kappa(second, None),
-        mlp_hidden_kappa=_kappa(entry.hidden, real),
+        mlp_hidden_kappa=_kappa(_by_sample(entry.hidden, tokens), real),
     )
+
+
+def _by_sample(hidden: Tensor | None, tokens: Tensor | None) -> Tensor | None:
+    """Hidden activations by sample, where the MLP was given the tokens of all samples in one dimension."""
+    if hidden is None or tokens is None or hidden.ndim != 2 or len(hidden) != tokens.shape[:-1].numel():
+        return hidden
+    return hidden.reshape(*tokens.shape[:-1], -1)
 
 
 def _values(entry: AttentionCall, inner: int) -> Tensor | None:
@@ -172,9 +185,16 @@ def _kappa(x: Tensor | None, real: Bool[Tensor, "samples tokens"] | None) -> flo
     if x is None:
         return None
     matrices = flat(x.float() if x.dtype in (torch.float16, torch.bfloat16) else x)
-    logs = edges(matrices, mask=_rows(matrices, real)).log_kappa
+    return math.exp(mean_and_spread(edges(matrices, mask=_rows(matrices, real)).log_kappa)[0])
+
+
+def mean_and_spread(logs: Float[Tensor, " matrices"]) -> tuple[float, float]:
+    """Mean and standard deviation of the finite logs; (inf, 0) where there is none, NaN where any is NaN: the mean of
+    the others would hide that a matrix is no matrix of numbers."""
+    if logs.isnan().any():
+        return math.nan, math.nan
     logs = logs[logs.isfinite()]
-    return math.exp(logs.mean().item()) if len(logs) else math.inf
+    return (logs.mean().item(), logs.std(correction=0).item()) if len(logs) else (math.inf, 0.0)
 
 
 def _entropy(entry: AttentionCall, real: Bool[Tensor, "samples tokens"] | None) -> float | None:
@@ -195,5 +215,7 @@ def _coverage(
     weight = torch.ones_like(x[..., :1]) if mask is None else mask[..., None].to(x)
     x = (x - (x * weight).sum(1, keepdim=True) / weight.sum(1, keepdim=True).clamp_min(1)) * weight
     gram = x @ x.mT if x.shape[1] < x.shape[2] else x.mT @ x
+    if not gram.isfinite().all():
+        return math.nan
     spectra = torch.linalg.eigvalsh(gram).clamp_min(0).flip(-1).cpu().numpy()
     return float(sum(rank_coverage(row**2, head_dim) for row in spectra) / len(spectra))

@@ -44,7 +44,9 @@ class Spectrum:
 
     `stable_rank` = sum s^2 / max s^2; `participation` = (sum s^2)^2 / sum s^4; `effective_rank` = exp of the entropy
     of s^2 / sum s^2; `numerical_rank` counts s above max(tokens, inner) x (input precision) x max s. All are of
-    the raw matrix. The last two need every singular value and are None unless `ranks=True`."""
+    the raw matrix. The last two need every singular value and are None unless `ranks=True`. A reliable matrix of float64
+    has the numerical rank min(tokens, inner); one of float32 may have less, since values below its own precision do not
+    count."""
 
     sigma_max: Float[Tensor, "*batch"]
     sigma_min: Float[Tensor, "*batch"]
@@ -136,7 +138,7 @@ def _raw(block: ScaledMatrices, name: str) -> dict[str, Tensor]:
     if name == "exact":
         ends, _ = by_exact(block, False)
     elif name == "eigen":
-        ends, _ = by_eigen(block, block.gram(block.wide), False)
+        ends, _, _ = by_eigen(block, block.gram(block.wide), False)
     else:
         (ends,) = by_products(block, (block.gram(block.wide),))
     return _edges(block, name, ends, False)
@@ -144,14 +146,17 @@ def _raw(block: ScaledMatrices, name: str) -> dict[str, Tensor]:
 
 def _spectrum(block: ScaledMatrices, name: str, ranks: bool, dtype: torch.dtype) -> dict[str, Tensor]:
     values: Tensor | None = None  # squared singular values of the raw matrix
+    exact = torch.zeros_like(block.finite)  # where they do not come from a Gram matrix
     if name == "exact":
         raw, values = by_exact(block, False)
+        exact = ~exact
         centred, fourth = by_exact(block, True)[0], values.square().sum(-1)
     else:
         grams = block.grams(block.wide)
         fourth = grams[0].square().sum((-2, -1))
         if name == "eigen":
-            (raw, values), (centred, _) = by_eigen(block, grams[0], False), by_eigen(block, grams[1], True)
+            raw, values, exact = by_eigen(block, grams[0], False)
+            centred, _, _ = by_eigen(block, grams[1], True)
         else:
             raw, centred = by_products(block, grams)
             values = torch.linalg.eigvalsh(grams[0]).clamp(min=0) if ranks else None
@@ -164,10 +169,10 @@ def _spectrum(block: ScaledMatrices, name: str, ranks: bool, dtype: torch.dtype)
         assert values is not None
         part = values / energy.clamp(min=tiny)[:, None]
         entropy = -(part * part.clamp(min=tiny).log()).sum(-1)
-        fields["effective_rank"] = torch.where(energy > 0, entropy.exp(), 0.0)
+        fields["effective_rank"] = torch.where(energy > 0, entropy.exp(), 0.0).where(block.finite, torch.nan)
         precision = torch.finfo(dtype).eps if dtype.itemsize > 2 else torch.finfo(torch.float32).eps
-        least = max(max(block.tokens, block.inner) * precision, FLOORS[name] if name == "exact" else GRAM_FLOOR)
-        fields["numerical_rank"] = (values.sqrt() > least * raw[0][:, None]).sum(-1)
+        floor = torch.where(exact, FLOORS["exact"], GRAM_FLOOR).clamp(min=max(block.tokens, block.inner) * precision)
+        fields["numerical_rank"] = (values.sqrt() > (floor * raw[0])[:, None]).sum(-1)
     return fields
 
 

@@ -48,6 +48,8 @@ _TIMM_NORM = replace(_TIMM, at=("norm", "proj"))  # a norm (or an identity) and 
 _LLAMA = Tap("o_proj", "config.num_attention_heads", values=("v_proj", "all"))
 _BERT = Tap("output.dense", "self.num_attention_heads", values=("self.value", "all"))
 _OURS = Tap("out", "spec.heads", values=_QKV)
+_HF_VIT = replace(_LLAMA, heads="num_attention_heads")
+_CLIP = Tap("out_proj", "num_heads", values=("v_proj", "all"))
 
 TAPS: Mapping[str, Tap] = {
     "manyheads.nn.attention.SoftmaxAttention": _OURS,
@@ -77,14 +79,36 @@ TAPS: Mapping[str, Tap] = {
     "transformers.models.gpt2.modeling_gpt2.GPT2Attention": Tap("c_proj", "num_heads", values=("c_attn", "last")),
     "transformers.models.bert.modeling_bert.BertAttention": _BERT,
     "transformers.models.roberta.modeling_roberta.RobertaAttention": _BERT,
-    "transformers.models.vit.modeling_vit.ViTAttention": replace(_LLAMA, heads="num_attention_heads"),
+    "transformers.models.distilbert.modeling_distilbert.DistilBertSelfAttention": Tap(
+        "out_lin", "n_heads", values=("v_lin", "all")
+    ),
+    "transformers.models.opt.modeling_opt.OPTAttention": _CLIP,
+    # queries, keys and values of one head stand side by side, so its values are no block of columns
+    "transformers.models.gpt_neox.modeling_gpt_neox.GPTNeoXAttention": Tap("dense", "config.num_attention_heads"),
+    "transformers.models.vit.modeling_vit.ViTAttention": _HF_VIT,
+    "transformers.models.deit.modeling_deit.DeiTAttention": _HF_VIT,
+    "transformers.models.dinov2.modeling_dinov2.Dinov2Attention": _HF_VIT,
+    "transformers.models.dinov2_with_registers.modeling_dinov2_with_registers.Dinov2WithRegistersAttention": _HF_VIT,
+    "transformers.models.clip.modeling_clip.CLIPAttention": _CLIP,
+    "transformers.models.siglip.modeling_siglip.SiglipAttention": _CLIP,
+    "transformers.models.siglip2.modeling_siglip2.Siglip2Attention": _CLIP,
     "transformers.models.llama.modeling_llama.LlamaAttention": _LLAMA,
     "transformers.models.mistral.modeling_mistral.MistralAttention": _LLAMA,
     "transformers.models.qwen2.modeling_qwen2.Qwen2Attention": _LLAMA,
     "transformers.models.qwen3.modeling_qwen3.Qwen3Attention": _LLAMA,
+    "transformers.models.gemma.modeling_gemma.GemmaAttention": _LLAMA,
+    "transformers.models.gemma2.modeling_gemma2.Gemma2Attention": _LLAMA,
+    "transformers.models.gemma3.modeling_gemma3.Gemma3Attention": _LLAMA,
+    "transformers.models.smollm3.modeling_smollm3.SmolLM3Attention": _LLAMA,
+    "transformers.models.phi3.modeling_phi3.Phi3Attention": replace(_LLAMA, values=("qkv_proj", "last")),
     "transformers.models.nystromformer.modeling_nystromformer.NystromformerAttention": replace(_BERT, kind="nystrom"),
+    "x_transformers.x_transformers.Attention": Tap("to_out", "heads", values=("to_v", "all")),
     "torch.nn.modules.activation.MultiheadAttention": Tap((), "num_heads"),
 }
+EXAMPLE = (
+    'probe(model, batch, taps={"blocks.*.attn": Tap("proj", heads=8)}), where "blocks.*.attn" are the attention modules '
+    'as named_modules() gives them and "proj" is the output projection inside each'
+)
 PIXELS = ("attn_in", "pixel_attention.op")  # TNT's inner and outer attention differ in name alone
 
 
@@ -100,7 +124,15 @@ class Place:
     @property
     def heads(self) -> int:
         """Number of heads."""
-        return self.tap.heads if isinstance(self.tap.heads, int) else int(within(self.module, self.tap.heads))
+        if isinstance(self.tap.heads, int):
+            return self.tap.heads
+        try:
+            return int(within(self.module, self.tap.heads))
+        except (AttributeError, TypeError, ValueError):
+            raise UserError(
+                f"the tap for {self.name} takes its number of heads from {self.tap.heads!r}, and the module has no such "
+                "number; write the number, or the attribute that holds it"
+            ) from None
 
 
 def within(module: nn.Module, path: str) -> Any:
@@ -114,6 +146,11 @@ def within(module: nn.Module, path: str) -> Any:
 def holds(module: nn.Module, path: str) -> bool:
     """Whether `module` has a submodule at a dotted path."""
     return any(name == path for name, _ in module.named_modules())
+
+
+def below(module: nn.Module, part: nn.Module) -> str:
+    """Dotted name of a part below `module`."""
+    return next(plain(name) for name, inner in module.named_modules() if inner is part)
 
 
 def qualified(cls: type) -> str:
@@ -137,6 +174,13 @@ def recognise(name: str, module: nn.Module) -> Tap | None:
 
 
 def find(model: nn.Module, taps: Mapping[str, Tap] | None = None) -> tuple[Place, ...]:
+    """The places of `known`; a model without any is an error."""
+    if not (places := known(model, taps)):
+        raise UserError(unknown(model))
+    return places
+
+
+def known(model: nn.Module, taps: Mapping[str, Tap] | None = None) -> tuple[Place, ...]:
     """Every attention module of `model` that TAPS or `taps` knows, class attention included, in module order.
 
     `taps` maps names of attention modules to their taps, with `*` for any one part of a name; they go before the
@@ -156,8 +200,6 @@ def find(model: nn.Module, taps: Mapping[str, Tap] | None = None) -> tuple[Place
             f"taps={{...}} names {idle[0]!r}, and the model has no such module{nearest(idle[0], names)}; write the "
             "name of an attention module as named_modules() gives it, with * for numbers"
         )
-    if not places:
-        raise UserError(_nothing(model))
     return tuple(places)
 
 
@@ -181,36 +223,52 @@ def _output(name: str, module: nn.Module, tap: Tap) -> nn.Module | None:
     )
 
 
-def _nothing(model: nn.Module) -> str:
-    """The error message for a model in which no attention is recognised."""
+def unknown(model: nn.Module) -> str:
+    """The error message for a model in which no attention is recognised by its class."""
     like = [(plain(name), module) for name, module in model.named_modules() if "att" in type(module).__name__.lower()]
     seen = {type(module): name for name, module in reversed(like)}
-    modules = (
-        "; ".join(f"{name} is a {qualified(cls)}" for cls, name in seen.items()) or "none has attention in its name"
-    )
+    modules = "; ".join(f"{name} is a {qualified(cls)}" for cls, name in seen.items())
     return (
-        f"manyheads knows no attention in this {type(model).__name__} (its modules: {modules}). Name the sites: "
-        'probe(model, batch, taps={"blocks.*.attn": Tap("proj", heads=8)}), where "blocks.*.attn" are the attention '
-        'modules as named_modules() gives them and "proj" is the output projection inside each'
+        f"manyheads knows no attention in this {type(model).__name__} (its modules: "
+        f"{modules or 'none has attention in its name; convolutions and state spaces are no attention'}). "
+        f"Name the sites: {EXAMPLE}"
     )
 
 
 # class -> its first matrices (gate and value, where they are two) and its second, as dotted names below it
 _DENSE = (("intermediate.dense",), "output.dense")
+_FC = (("fc1",), "fc2")
+_GATED = (("gate_proj", "up_proj"), "down_proj")
 MLPS: Mapping[str, tuple[tuple[str, ...], str]] = {
     "manyheads.nn.residual.MlpBlock": (("inp",), "out"),
-    "timm.layers.mlp.Mlp": (("fc1",), "fc2"),
-    "timm.layers.mlp.GluMlp": (("fc1",), "fc2"),
+    "timm.layers.mlp.Mlp": _FC,
+    "timm.layers.mlp.GluMlp": _FC,
     "timm.layers.mlp.SwiGLU": (("fc1_g", "fc1_x"), "fc2"),
     "transformers.models.gpt2.modeling_gpt2.GPT2MLP": (("c_fc",), "c_proj"),
     "transformers.models.bert.modeling_bert.BertLayer": _DENSE,
     "transformers.models.roberta.modeling_roberta.RobertaLayer": _DENSE,
     "transformers.models.nystromformer.modeling_nystromformer.NystromformerLayer": _DENSE,
-    "transformers.models.vit.modeling_vit.ViTMLP": (("fc1",), "fc2"),
-    "transformers.models.llama.modeling_llama.LlamaMLP": (("gate_proj", "up_proj"), "down_proj"),
-    "transformers.models.mistral.modeling_mistral.MistralMLP": (("gate_proj", "up_proj"), "down_proj"),
-    "transformers.models.qwen2.modeling_qwen2.Qwen2MLP": (("gate_proj", "up_proj"), "down_proj"),
-    "transformers.models.qwen3.modeling_qwen3.Qwen3MLP": (("gate_proj", "up_proj"), "down_proj"),
+    "transformers.models.distilbert.modeling_distilbert.FFN": (("lin1",), "lin2"),
+    "transformers.models.opt.modeling_opt.OPTDecoderLayer": _FC,
+    "transformers.models.gpt_neox.modeling_gpt_neox.GPTNeoXMLP": (("dense_h_to_4h",), "dense_4h_to_h"),
+    "transformers.models.vit.modeling_vit.ViTMLP": _FC,
+    "transformers.models.deit.modeling_deit.DeiTMLP": _FC,
+    "transformers.models.dinov2.modeling_dinov2.Dinov2MLP": _FC,
+    "transformers.models.dinov2.modeling_dinov2.Dinov2SwiGLUFFN": _GATED,
+    "transformers.models.dinov2_with_registers.modeling_dinov2_with_registers.Dinov2WithRegistersMLP": _FC,
+    "transformers.models.dinov2_with_registers.modeling_dinov2_with_registers.Dinov2WithRegistersSwiGLUFFN": _GATED,
+    "transformers.models.clip.modeling_clip.CLIPMLP": _FC,
+    "transformers.models.siglip.modeling_siglip.SiglipMLP": _FC,
+    "transformers.models.siglip2.modeling_siglip2.Siglip2MLP": _FC,
+    "transformers.models.llama.modeling_llama.LlamaMLP": _GATED,
+    "transformers.models.mistral.modeling_mistral.MistralMLP": _GATED,
+    "transformers.models.qwen2.modeling_qwen2.Qwen2MLP": _GATED,
+    "transformers.models.qwen3.modeling_qwen3.Qwen3MLP": _GATED,
+    "transformers.models.gemma.modeling_gemma.GemmaMLP": _GATED,
+    "transformers.models.gemma2.modeling_gemma2.Gemma2MLP": _GATED,
+    "transformers.models.gemma3.modeling_gemma3.Gemma3MLP": _GATED,
+    "transformers.models.smollm3.modeling_smollm3.SmolLM3MLP": _GATED,
+    "transformers.models.phi3.modeling_phi3.Phi3MLP": (("gate_up_proj",), "down_proj"),
     "torch.nn.modules.transformer.TransformerEncoderLayer": (("linear1",), "linear2"),
     "torch.nn.modules.transformer.TransformerDecoderLayer": (("linear1",), "linear2"),
     "torchvision.models.vision_transformer.MLPBlock": (("0",), "3"),

@@ -67,6 +67,12 @@ def image_folder(root: Path, name: str) -> tuple[Files, Files]:
     return _files(listed[0], folder), _files(listed[1], folder)
 
 
+def class_count(root: Path, name: str) -> int:
+    """How many classes the image folder `name` has; 0 if it is not here."""
+    train = root / name / "train"
+    return sum(entry.is_dir() for entry in train.iterdir()) if train.is_dir() else 0
+
+
 def _lines(path: Path) -> list[str]:
     try:
         return path.read_text().splitlines()

@@ -19,7 +19,7 @@ from manyheads.arch.redesign import redesign
 from manyheads.paper.audit import likely
 from manyheads.paper.rows import BY_ID
 from manyheads.spec.arch import Arch
-from manyheads.spec.experiment import Arm, Comparison, Experiment, Setting
+from manyheads.spec.experiment import Arm, Comparison, Experiment, Loses, Setting
 from manyheads.spec.recipe import Basis
 from manyheads.spec.text import LanguageModel
 
@@ -56,6 +56,7 @@ def arms(scale: str) -> tuple[Arm, ...]:
     )
 
 
+DEPTH_LOSES = (Loses("depth_only", "original"),)
 TABLE2 = Experiment(
     name="table2",
     title="GPT-2 on TinyStories",
@@ -66,10 +67,13 @@ TABLE2 = Experiment(
         "paper": Setting(arms("paper"), (0, 1, 2, 3, 4), TASKS["paper"], {"steps": REPOSITORY}),
     },
     comparisons=(
-        Comparison("lean", "original", "less", claim="L13", printed=-0.06),
-        Comparison("lean", "depth_only", "less", claim="M1"),
-        Comparison("fixed", "lean", "differ", claim="M2"),
-        Comparison("heads_only", "original", "less"),
+        Comparison(
+            "lean", "original", "better", claim="L13", metric="best", printed=-0.06, primary=True, controls=DEPTH_LOSES
+        ),
+        Comparison("lean", "original", "better"),
+        Comparison("lean", "depth_only", "better", claim="M1", metric="best", controls=DEPTH_LOSES),
+        Comparison("fixed", "lean", "differ", margin=0.005, claim="M2", metric="best"),
+        Comparison("heads_only", "original", "better", metric="best"),
         Comparison("lean", "original", "less", metric="log_kappa"),
     ),
     printed={"original": 2.47, "lean": 2.41},

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from manyheads.arch.families import nearest_neighbor
-from manyheads.spec.experiment import Arm, Comparison, Experiment, Setting
+from manyheads.spec.experiment import Arm, Comparison, Experiment, Loses, Setting
 from manyheads.spec.measurements import HeadsKappa, WrittenDown
 
 from .scales import ONCE, SEEDS
@@ -33,6 +33,8 @@ def theorem_arms(scale: str) -> tuple[Arm, ...]:
     )
 
 
+LOG = "log_kappa"
+SQUARE_IS_WORSE = (Loses("normal_h3", "normal_h12"),)  # inner is about the number of tokens
 THEOREM = Experiment(
     name="theorem",
     title="What the theorem says of kappa",
@@ -42,16 +44,32 @@ THEOREM = Experiment(
         for scale, samples in (("smoke", 8), ("small", 64), ("paper", 64))
     },
     comparisons=(
-        Comparison("normal_h96", "formula_h96", "no_loss", margin=0.05, claim="L1", metric="log_kappa"),
-        Comparison("normal_h192", "formula_h192", "no_loss", margin=0.05, claim="L1", metric="log_kappa"),
-        Comparison("normal_h192", "normal_h12", "less", claim="L2", metric="log_kappa"),
-        Comparison("attention_h192", "attention_h12", "less", claim="L2", metric="log_kappa"),
-        Comparison("attention_h192", "formula_h192", "no_loss", margin=0.05, claim="L2", metric="log_kappa"),
-        Comparison("normal_h3", "normal_h2", "more", metric="log_kappa"),  # towards the peak
-        Comparison("attention_h3", "attention_h2", "more", metric="log_kappa"),
-        Comparison("normal_h12", "formula_h12", "no_loss", margin=1e-6, claim="L3", metric="deficient"),
-        Comparison("attention_h12", "formula_h12", "no_loss", margin=1e-6, claim="L3", metric="deficient"),
-        Comparison("attention_h192", "formula_h192", "no_loss", margin=1e-6, claim="L3", metric="deficient"),
+        *(
+            Comparison(
+                f"normal_h{heads}",
+                f"formula_h{heads}",
+                "equal",
+                0.05,
+                "L1",
+                LOG,
+                primary=True,
+                controls=SQUARE_IS_WORSE,
+            )
+            for heads in (12, 24, 48)  # inner is 4, 8 and 16 times the tokens
+        ),
+        *(Comparison(f"normal_h{heads}", f"formula_h{heads}", "equal", 0.05, "L1", LOG) for heads in (6, 96, 192)),
+        Comparison("normal_h192", "normal_h12", "less", claim="L2", metric=LOG, primary=True),
+        Comparison("normal_h192", "formula_h192", "equal", 0.05, "L2", LOG, primary=True),
+        Comparison("attention_h192", "attention_h12", "less", claim="L2", metric=LOG),
+        Comparison("attention_h192", "formula_h192", "equal", 0.05, "L2", LOG),
+        Comparison("normal_h3", "normal_h2", "more", metric=LOG),  # towards the peak
+        Comparison("attention_h3", "attention_h2", "more", metric=LOG),
+        *(
+            Comparison(f"normal_h{heads}", f"formula_h{heads}", "equal", 1e-6, "L3", "deficient", primary=True)
+            for heads in (2, 12, 192)
+        ),
+        Comparison("attention_h12", "formula_h12", "equal", 1e-6, "L3", "deficient"),
+        Comparison("attention_h192", "formula_h192", "equal", 1e-6, "L3", "deficient"),
     ),
 )
 """Theorem 3.2 and Lemma 3.3 of the first paper, measured (`spec.measurements.HeadsKappa`).
@@ -103,10 +121,10 @@ CONSTRUCTIONS = Experiment(
     question="Does one full-rank head find the nearest of any number of points, and do low-rank heads fail at biased ones?",
     settings={scale: Setting(construction_arms(scale), SEEDS[scale], WrittenDown(), ONCE) for scale in DIMS},
     comparisons=(
-        Comparison("exact_N16", "exact_N2", "no_loss", margin=1e-6, claim="A1", printed=0.0),
-        Comparison("exact_N256", "exact_N2", "no_loss", margin=1e-6, claim="A1", printed=0.0),
-        Comparison("half_more", "full", "more", margin=0.1, claim="A7"),
-        Comparison("quarter_more", "full", "more", margin=0.1, claim="A7"),
+        Comparison("exact_N16", "exact_N2", "equal", 1e-6, "A1", printed=0.0, primary=True),
+        Comparison("exact_N256", "exact_N2", "equal", 1e-6, "A1", printed=0.0, primary=True),
+        Comparison("half_more", "full", "more", margin=0.1),
+        Comparison("quarter_more", "full", "more", margin=0.1),
         Comparison("quarter_more", "quarter", "less"),
     ),
     printed={f"exact_N{tokens}": 0.0 for tokens in LENGTHS},

@@ -53,11 +53,11 @@ RANK_FIG1 = Experiment(
         ),
     ),
     comparisons=(
-        Comparison("L1_d2_half", "L1_d2_full", "more", claim="A3", printed=0.68),
-        Comparison("L1_d2_quarter", "L1_d2_half", "more", claim="A3", printed=0.105),
-        Comparison("L1_d2.5_quarter", "L1_d2.5_half", "more", claim="A3", printed=0.187),
-        Comparison("L1_d2.5_half", "L1_d2_half", "less", claim="A4", printed=-0.263),
-        Comparison("L1_d2.5_quarter", "L1_d2_quarter", "less", claim="A4", printed=-0.181),
+        Comparison("L1_d2_half", "L1_d2_full", "more", claim="A3", printed=0.68, primary=True),
+        Comparison("L1_d2_quarter", "L1_d2_half", "more", claim="A3", printed=0.105, primary=True),
+        Comparison("L1_d2.5_quarter", "L1_d2.5_half", "more", claim="A3", printed=0.187, primary=True),
+        Comparison("L1_d2.5_half", "L1_d2_half", "less", claim="A4", printed=-0.263, primary=True),
+        Comparison("L1_d2.5_quarter", "L1_d2_quarter", "less", claim="A4", printed=-0.181, primary=True),
     ),
     printed={
         f"L{depth}_{width}_{rank_name(64, rank)}": value
@@ -102,8 +102,8 @@ RANK_DIM = Experiment(
         setting(by_dim(DIMS, 16, 2, 8, 2048), task(16, 16), recipe(200_000, 256, 0.005), seeds=5),
     ),
     comparisons=(
-        Comparison("d64_r4", "d16_r4", "less", claim="A2", metric="skill"),
-        Comparison("d64_r16", "d16_r4", "less", claim="A2", metric="skill"),
+        Comparison("d64_r4", "d16_r4", "less", metric="skill"),  # two sizes: no growth
+        Comparison("d64_r16", "d16_r4", "less", metric="skill"),
         Comparison("d64_r16", "d64_r64", "more", claim="A3"),
     ),
 )
@@ -147,7 +147,7 @@ RANK_AXES = Experiment(
         Comparison("split4", "original", "more", claim="A3"),
         Comparison("fixed4", "original", "less", claim="A4"),
         Comparison("wide4", "fixed4", "less", claim="A3"),
-        Comparison("fixed4", "split4", "differ", claim="M2"),
+        Comparison("fixed4", "split4", "differ", margin=0.02, claim="M2"),
         Comparison("fixed4", "original", "less", claim="L2", metric="log_kappa"),
         Comparison("split4", "original", "differ", margin=0.1, metric="log_kappa"),
         Comparison("wide4", "fixed4", "differ", margin=0.1, metric="log_kappa"),

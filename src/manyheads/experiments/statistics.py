@@ -1,5 +1,5 @@
-"""What a few seeds allow one to say: mean and spread, the difference between two arms with its confidence interval, a
-rank correlation over all arms, and the best of several arms."""
+"""What a few seeds allow one to say: mean and spread, the difference between two arms or two differences with its
+confidence interval, and the best of several arms. Correlations and growth are in `designs`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ from typing import Literal
 from manyheads.spec.experiment import Best
 
 LEVEL = 0.95
-LEAST = 4  # arms of a rank correlation: three are in order by chance one time in three
 Values = Mapping[int, float]  # by seed
 
 
@@ -31,41 +30,103 @@ def spread(values: Sequence[float]) -> float:
 
 @dataclass(frozen=True)
 class Effect:
-    """The difference between the means of two arms, and the interval that holds the true one with probability `level`
-    if seeds scatter normally. `paired`: the same seeds on both sides, so that what a seed does to both cancels.
-    `apart`: every seed of one arm is above every seed of the other. The interval is infinite where one seed is all
-    there is."""
+    """A difference between means over seeds, and the interval that holds the true one with probability `level` if seeds
+    scatter normally. `paired`: the same seeds on both sides, so that what a seed does to both cancels. `error` is the
+    standard error of the difference and `freedom` its degrees of freedom; 0 where one seed is all there is, and the
+    interval is then infinite. `pooled`: the scatter is that of all arms of the section."""
 
     difference: float
     low: float
     high: float
     seeds: int
     paired: bool
-    apart: bool
+    error: float
+    freedom: float
+    pooled: bool = False
     level: float = LEVEL
 
+    def above(self, bound: float) -> float:
+        """The two-sided probability of a difference at least this far above `bound`, if the true one were `bound`; 1
+        where it is not above."""
+        return self._chance(self.difference - bound)
 
-def effect(arm: Mapping[int, float], against: Mapping[int, float], level: float = LEVEL) -> Effect:
+    def below(self, bound: float) -> float:
+        """The same for a difference below `bound`."""
+        return self._chance(bound - self.difference)
+
+    def _chance(self, distance: float) -> float:
+        if self.freedom <= 0 or distance <= 0:
+            return 1.0
+        return 1.0 - _inside(distance / self.error, self.freedom) if self.error else 0.0
+
+    @property
+    def visible(self) -> float:
+        """The smallest true difference that this many seeds with this scatter show in four of five experiments."""
+        if self.freedom <= 0:
+            return math.inf
+        return (student(self.level, self.freedom) + student(0.6, self.freedom)) * self.error
+
+
+@dataclass(frozen=True)
+class Scatter:
+    """How much one run scatters around what its arm and its seed make of it, from all arms of a section."""
+
+    deviation: float
+    freedom: float
+
+
+def pooled_scatter(arms: Sequence[Values]) -> Scatter | None:
+    """What is left of the values of all arms at the seeds that they share, without the means of arms and of seeds. None
+    with fewer than two arms or shared seeds."""
+    arms = [arm for arm in arms if arm]
+    seeds = sorted(set.intersection(*(set(arm) for arm in arms))) if arms else []
+    if len(arms) < 2 or len(seeds) < 2:
+        return None
+    by_seed = {seed: mean([arm[seed] for arm in arms]) for seed in seeds}
+    total = mean(list(by_seed.values()))
+    rest = [arm[seed] - mean([arm[s] for s in seeds]) - by_seed[seed] + total for arm in arms for seed in seeds]
+    freedom = (len(arms) - 1) * (len(seeds) - 1)
+    return Scatter(math.sqrt(math.fsum(value * value for value in rest) / freedom), float(freedom))
+
+
+def effect(arm: Values, against: Values, level: float = LEVEL, scatter: Scatter | None = None) -> Effect:
     """How `arm` differs from `against`, values by seed. Over the seeds they share where there are two of them
     (Student's t on the differences), and by Welch's interval, which pairs nothing, where there are not."""
-    shared = sorted(arm.keys() & against.keys())
-    paired = len(shared) > 1 or len(arm) == len(against) == len(shared)
-    ours = [arm[seed] for seed in shared] if paired else list(arm.values())
-    theirs = [against[seed] for seed in shared] if paired else list(against.values())
-    apart = min(ours) > max(theirs) or max(ours) < min(theirs)
-    difference = mean(ours) - mean(theirs)
+    return contrast([(1.0, arm), (-1.0, against)], level, scatter)
+
+
+def contrast(terms: Sequence[tuple[float, Values]], level: float = LEVEL, scatter: Scatter | None = None) -> Effect:
+    """A weighted sum of the means of several arms, such as the difference of two differences."""
+    shared = sorted(set.intersection(*(set(values) for _, values in terms)))
+    paired = len(shared) > 1 or all(len(values) == len(shared) for _, values in terms)
     if paired:
         n = len(shared)
-        error = spread([a - b for a, b in zip(ours, theirs, strict=True)]) / math.sqrt(n)
-        freedom = n - 1.0
+        sums = [math.fsum(weight * values[seed] for weight, values in terms) for seed in shared]
+        difference, error, freedom = mean(sums), spread(sums) / math.sqrt(n), n - 1.0
+        if scatter is not None and n > 1:
+            error = scatter.deviation * math.sqrt(math.fsum(weight * weight for weight, _ in terms) / n)
+            freedom = scatter.freedom
     else:
-        n = min(len(ours), len(theirs))
-        parts = [spread(values) ** 2 / len(values) for values in (ours, theirs)]
-        error = math.sqrt(sum(parts))
-        bottom = sum(part**2 / (len(values) - 1) for part, values in zip(parts, (ours, theirs), strict=True) if part)
-        freedom = sum(parts) ** 2 / bottom if n > 1 and bottom else n - 1.0
+        n = min(len(values) for _, values in terms)
+        difference = math.fsum(weight * mean(list(values.values())) for weight, values in terms)
+        parts = [(weight * spread(list(values.values()))) ** 2 / len(values) for weight, values in terms]
+        error = math.sqrt(math.fsum(parts))
+        sizes = [len(values) for _, values in terms]
+        bottom = math.fsum(part**2 / (size - 1) for part, size in zip(parts, sizes, strict=True) if part)
+        freedom = math.fsum(parts) ** 2 / bottom if n > 1 and bottom else n - 1.0
+        scatter = None
     half = student(level, freedom) * error if freedom > 0 else math.inf
-    return Effect(difference, difference - half, difference + half, n, paired, apart, level)
+    return Effect(
+        difference=difference,
+        low=difference - half,
+        high=difference + half,
+        seeds=n,
+        paired=paired,
+        error=error,
+        freedom=freedom,
+        pooled=scatter is not None and n > 1,
+        level=level,
+    )
 
 
 @lru_cache(maxsize=4096)  # a page asks for the same few again and again
@@ -81,7 +142,10 @@ def student(level: float, freedom: float) -> float:
 
 
 def _inside(t: float, freedom: float) -> float:
-    """Mass of Student's distribution between -t and t: 1 - I_x(freedom/2, 1/2) with x = freedom / (freedom + t^2)."""
+    """Mass of Student's distribution between -t and t: 1 - I_x(freedom/2, 1/2) with x = freedom / (freedom + t^2); of
+    infinite freedom, the normal distribution's."""
+    if math.isinf(freedom):
+        return math.erf(t / math.sqrt(2))
     return 1.0 - _beta(freedom / (freedom + t * t), freedom / 2, 0.5)
 
 
@@ -93,52 +157,35 @@ def _beta(x: float, a: float, b: float) -> float:
         return 1.0 - _beta(1.0 - x, b, a)
     front = math.exp(math.lgamma(a + b) - math.lgamma(a) - math.lgamma(b) + a * math.log(x) + b * math.log1p(-x)) / a
     value = 1.0  # from the innermost term outwards
-    for m in range(200, 0, -1):
+    for m in range(40 + int(5 * math.sqrt(max(a, b))), 0, -1):
         even = m * (b - m) * x / ((a + 2 * m - 1) * (a + 2 * m))
         odd = -(a + m - 1) * (a + b + m - 1) * x / ((a + 2 * m - 2) * (a + 2 * m - 1))
         value = 1.0 + odd / (1.0 + even / value)
     return front / value
 
 
-def trend(x: Mapping[str, Values], y: Mapping[str, Values], level: float = LEVEL) -> Effect:
-    """The mean over seeds of Spearman's rank correlation between `x` and `y`, and its interval. Seeds with fewer than
-    `LEAST` arms in both are left out."""
-    seeds = sorted({seed for values in x.values() for seed in values})
-    correlations = []
-    for seed in seeds:
-        both = [(x[arm][seed], y[arm][seed]) for arm in x if seed in x[arm] and seed in y.get(arm, {})]
-        if len(both) >= LEAST:
-            correlations.append(spearman([a for a, _ in both], [b for _, b in both]))
-    if not correlations:
-        return Effect(math.nan, -math.inf, math.inf, 0, False, False, level)
-    n, middle = len(correlations), mean(correlations)
-    half = student(level, n - 1.0) * spread(correlations) / math.sqrt(n) if n > 1 else math.inf
-    return Effect(middle, middle - half, middle + half, n, False, min(correlations) > 0 or max(correlations) < 0, level)
+@dataclass(frozen=True)
+class Choice:
+    """The arm that stands for a design, and its values at the seeds that did not choose it. `at_edge`: it is the first
+    or the last of three or more settings, so that a better one may lie outside."""
+
+    arm: str
+    values: dict[int, float]
+    at_edge: bool
 
 
-def spearman(a: Sequence[float], b: Sequence[float]) -> float:
-    """Correlation of ranks, equal values sharing their mean rank; 0 where one side does not vary."""
-    first, second = ranks(a), ranks(b)
-    x, y = ([value - mean(side) for value in side] for side in (first, second))
-    below = math.sqrt(math.fsum(value * value for value in x) * math.fsum(value * value for value in y))
-    return math.fsum(p * q for p, q in zip(x, y, strict=True)) / below if below else 0.0
-
-
-def ranks(values: Sequence[float]) -> list[float]:
-    """1 for the smallest; equal values have the mean of their ranks."""
-    return [
-        sum(other < value for other in values) + (sum(other == value for other in values) + 1) / 2 for value in values
-    ]
-
-
-def choose(best: Best, values: Mapping[str, Values], better: Literal["up", "down"]) -> tuple[str, dict[int, float]]:
-    """The arm that is best at the lowest seed that all finished arms have, and its values at the other seeds: a seed
-    that chose says nothing about the choice. Nothing where no arm has finished, or no seed is shared."""
-    finished = {arm: values[arm] for arm in best.arms if values.get(arm)}
+def choose(
+    best: Best, chosen_by: Mapping[str, Values], values: Mapping[str, Values], better: Literal["up", "down"]
+) -> Choice:
+    """The arm of `best` that does best in `chosen_by` at the lowest seed that all its finished arms have, and its
+    `values` at the other seeds: a seed that chose says nothing about the choice. No arm where none has finished, or no
+    seed is shared. The settings are ordered as `best` lists them."""
+    finished = {arm: chosen_by[arm] for arm in best.arms if chosen_by.get(arm)}
     shared = set.intersection(*(set(seeds) for seeds in finished.values())) if finished else set()
     if not shared:
-        return "", {}
+        return Choice("", {}, False)
     seed = min(shared)
     pick = max if better == "up" else min
     arm = pick(finished, key=lambda name: finished[name][seed])  # of equals the first
-    return arm, {other: value for other, value in finished[arm].items() if other != seed}
+    at_edge = len(best.arms) > 2 and arm in (best.arms[0], best.arms[-1])
+    return Choice(arm, {other: value for other, value in values.get(arm, {}).items() if other != seed}, at_edge)

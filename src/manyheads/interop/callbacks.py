@@ -6,37 +6,53 @@ derives from a class of a library that is imported only when the callback is ask
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
 from typing import Any
 
 from manyheads.conditioning.monitor import Probe, ProbeReading
-from manyheads.spec.errors import optional
+from manyheads.spec.errors import UserError, optional
 
 
 def KappaCallback(batch: Any, *, every: int, **options: Any) -> Any:
     """A callback for `transformers.Trainer(callbacks=[KappaCallback(batch, every=50)])`.
 
-    It probes before the first step and after every `every` steps. The mean log kappa of each kind of attention is
-    added to the Trainer's `state.log_history`; all readings are in `.monitor.readings`. `options` are those of
-    `Probe`."""
+    It probes before the first step and after every `every` steps, and logs the mean log kappa of each kind of attention
+    with `Trainer.log`: trackers such as TensorBoard and W&B get it, and so does `state.log_history`. All readings are in
+    `.monitor.readings`. `options` are those of `Probe`."""
     transformers = optional("transformers", "manyheads[hf]")
 
     class KappaInTrainer(transformers.TrainerCallback):  # type: ignore[name-defined]
         def __init__(self) -> None:
             self.monitor = _monitor(batch, every, options)
 
-        def _log(self, state: Any, model: Any) -> None:
+        def _log(self, state: Any, control: Any, model: Any) -> Any:
             if reading := self.monitor.probe_if_due(state.global_step, model):
-                state.log_history.append({"step": reading.step, "epoch": state.epoch} | reading.scalars())
+                asked = control.should_log  # logging answers this question, which is about the loss of the step
+                _caller(transformers.Trainer).log(reading.scalars())
+                control.should_log = asked
+            return control
 
-        def on_train_begin(self, args: Any, state: Any, control: Any, model: Any = None, **others: Any) -> None:
-            if state.global_step == 0:  # a resumed run logged its first reading before it was interrupted
-                self._log(state, model)
+        def on_train_begin(self, args: Any, state: Any, control: Any, model: Any = None, **others: Any) -> Any:
+            # a resumed run logged its first reading before it was interrupted
+            return self._log(state, control, model) if state.global_step == 0 else control
 
-        def on_step_end(self, args: Any, state: Any, control: Any, model: Any = None, **others: Any) -> None:
-            self._log(state, model)
+        def on_step_end(self, args: Any, state: Any, control: Any, model: Any = None, **others: Any) -> Any:
+            return self._log(state, control, model)
 
     return KappaInTrainer()
+
+
+def _caller(kind: type) -> Any:
+    """The object of type `kind` whose method called, directly or not. A callback is told everything but which Trainer
+    it belongs to, and only the Trainer reaches the trackers, which stand before a user's callbacks."""
+    frame = inspect.currentframe()
+    while frame is not None:
+        owner = frame.f_locals.get("self")
+        if isinstance(owner, kind):
+            return owner
+        frame = frame.f_back
+    raise UserError(f"this callback logs through the {kind.__name__} that calls it, and none does; give it to one")
 
 
 def LightningKappaCallback(batch: Any, *, every: int, **options: Any) -> Any:

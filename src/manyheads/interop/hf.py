@@ -20,15 +20,14 @@ from manyheads.spec.arch import Arch
 from manyheads.spec.errors import UserError, optional
 from manyheads.spec.parts import Classify, Coordinates, Lm, Masked, Pair, Token
 
+from .hf_base import ManyheadsPreTrained
+from .hf_config import ManyheadsConfig, transformers
 from .hf_generate import ManyheadsForCausalLM
 from .hf_models import (
-    ManyheadsConfig,
     ManyheadsForImageClassification,
     ManyheadsForMaskedLM,
     ManyheadsForSequenceClassification,
     ManyheadsModel,
-    ManyheadsPreTrained,
-    transformers,
 )
 
 __all__ = [

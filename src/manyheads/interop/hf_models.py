@@ -1,79 +1,24 @@
-"""transformers model classes around our modules: a configuration that holds a record, and one class for each head.
+"""transformers model classes around our modules, one for each kind of head, and their losses.
 
 `hf_generate` has the class for next-token prediction, and `hf` exports and registers all of them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn import functional as F
 
-from manyheads.models.build import build
-from manyheads.spec import serialise as record
-from manyheads.spec.arch import Arch, attentions, editable
+from manyheads.spec.arch import Arch
 from manyheads.spec.errors import UserError, optional
-from manyheads.spec.parts import Classify, Masked, Points, Token
-from manyheads.spec.recipe import Rates
+from manyheads.spec.parts import Classify, Masked, Token
 
-transformers: Any = optional("transformers", "manyheads[hf]")
+from .hf_base import ManyheadsPreTrained
+from .hf_inputs import read_text, refuse_foreign
+
 outputs: Any = optional("transformers.modeling_outputs", "manyheads[hf]")
-
-
-class ManyheadsConfig(transformers.PretrainedConfig):
-    """A record as a Hugging Face configuration. Only `arch` counts; sizes are repeated under their usual names for
-    other tools."""
-
-    model_type = "manyheads"
-
-    def __init__(
-        self, arch: Arch | Mapping[str, Any] | None = None, rates: Mapping[str, float] | None = None, **kwargs: Any
-    ) -> None:
-        if isinstance(arch, Mapping):
-            arch = record.arch_from_dict(dict(arch))
-        self.arch = None if arch is None else record.to_dict(arch)
-        self.rates = dict(rates or {})
-        if arch is not None:
-            kwargs |= _usual_names(arch, kwargs)
-        super().__init__(**({"tie_word_embeddings": False, "use_cache": True} | kwargs))
-
-    def record(self) -> Arch:
-        """The architecture, with as many classes as there are labels."""
-        if self.arch is None:
-            raise UserError("this configuration has no arch; write ManyheadsConfig(arch=RECORD)")
-        arch = record.arch_from_dict(self.arch)
-        if isinstance(arch.head, Classify) and self.num_labels != arch.head.classes:
-            arch = replace(arch, head=replace(arch.head, classes=self.num_labels))
-        return arch
-
-
-def _usual_names(arch: Arch, kwargs: dict[str, Any]) -> dict[str, Any]:
-    """What other tools look for in a configuration: sizes under their usual names, and the number of labels. The sizes
-    come from the record even where a file has its own."""
-    stage = arch.stages[editable(arch)[-1]]
-    op = attentions(stage)[0]
-    sizes: dict[str, Any] = {
-        "hidden_size": stage.width,
-        "num_hidden_layers": sum(arch.stages[i].depth for i in editable(arch)),
-        "num_attention_heads": op.heads,
-        "head_dim": op.head_dim,
-        "num_key_value_heads": op.kv_heads or op.heads,
-    }
-    if isinstance(arch.embed, Token):
-        sizes |= {
-            "vocab_size": arch.embed.vocab,
-            "max_position_embeddings": arch.embed.positions or arch.stages[0].tokens,
-        }
-    elif not isinstance(arch.embed, Points):
-        sizes |= {"image_size": arch.embed.image, "num_channels": arch.embed.channels}
-    if isinstance(arch.head, Classify) and not {"num_labels", "id2label"} & kwargs.keys():
-        sizes["num_labels"] = arch.head.classes
-    return sizes
-
 
 IGNORED = -100  # the label of a token that is not predicted
 
@@ -101,105 +46,36 @@ def classes_loss(logits: Tensor, labels: Tensor, config: Any) -> Tensor:
     return F.cross_entropy(logits.float(), labels.flatten())
 
 
-class ManyheadsPreTrained(transformers.PreTrainedModel):
-    """What all model classes share: the module in `model`, built from the configuration's record."""
-
-    config_class = ManyheadsConfig
-    base_model_prefix = "model"
-    main_input_name = "input_ids"
-    _no_split_modules = ("Block",)
-    _supports_sdpa = True
-    heads: tuple[type, ...] = ()
-    model: Any  # torch types a submodule as Tensor | Module
-
-    def __init__(self, config: ManyheadsConfig) -> None:
-        super().__init__(config)
-        arch = self.with_head(config.record())
-        self.model = build(arch, Rates(**config.rates))
-        config.arch = record.to_dict(arch)
-        self.main_input_name = "input_ids" if isinstance(arch.embed, Token) else "pixel_values"
-        if not any(parameter.is_meta for parameter in self.model.parameters()):
-            for part in self.model.modules():  # `build` drew the family's initial weights; keep them
-                part._is_hf_initialized = True
-        self.post_init()
-
-    def with_head(self, arch: Arch) -> Arch:
-        """`arch` with a head that this class can use, or an error where it has another one."""
-        if self.heads and not isinstance(arch.head, self.heads):
-            from .hf import class_for  # that module needs this one
-
-            names = " or ".join(kind.__name__ for kind in self.heads)
-            raise UserError(
-                f"{type(self).__name__} needs a {names} head, and this record has {type(arch.head).__name__}; "
-                f"load it with {class_for(arch).__name__}"
-            )
-        return arch
-
-    @torch.no_grad()
-    def _init_weights(self, module: nn.Module) -> None:
-        """Fill tables that are never saved; draw tensors that a checkpoint lacks, such as a new head's."""
-        reset = getattr(module, "reset", None)  # transformers passes every module: ours, torch's and its own
-        if callable(reset):
-            reset()
-        else:
-            super()._init_weights(module)
-
-    def get_input_embeddings(self) -> nn.Module:
-        """The vocabulary's table."""
-        if not isinstance(self.model.arch.embed, Token):
-            raise UserError("an image model has no vocabulary")
-        table: nn.Module = self.model.embed.vocab
-        return table
-
-    def set_input_embeddings(self, value: nn.Module) -> None:
-        """Replace the vocabulary's table."""
-        self.model.embed.vocab = value
-
-    def get_output_embeddings(self) -> None:
-        """None, since no module holds the output matrix: a tied head reads the vocabulary's table, an untied head has
-        a parameter."""
-
-    def resize_token_embeddings(self, new_num_tokens: int | None = None, *_: Any, **__: Any) -> nn.Module:
-        """Refuses another size, because the record states the vocabulary's."""
-        table = self.get_input_embeddings()
-        if new_num_tokens not in (None, table.num_embeddings):
-            raise UserError(
-                f"the embedding cannot be resized to {new_num_tokens} tokens, since this record has "
-                f"{table.num_embeddings}; build a record with the vocabulary that you need"
-            )
-        return table
-
-
-def padding_mask(attention_mask: Tensor | None) -> Tensor | None:
-    """A boolean mask, or None where every token is real."""
-    if attention_mask is None:
-        return None
-    real: Tensor = attention_mask.bool()
-    return None if bool(real.all()) else real
-
-
-def _segments(model: Any, token_type_ids: Tensor | None) -> dict[str, Tensor]:
-    """Segment types as an argument, for a model whose record has them."""
-    if token_type_ids is None or not model.arch.embed.types:
-        return {}
-    return {"types": token_type_ids}
-
-
 class ManyheadsModel(ManyheadsPreTrained):
-    """AutoModel's class: tokens after the last layer, before the head's norm."""
+    """AutoModel's class: tokens after the last layer and, as transformers' own models give them, after the norm that
+    stands behind it."""
 
     def forward(
         self,
         input_ids: Tensor | None = None,
         attention_mask: Tensor | None = None,
         token_type_ids: Tensor | None = None,
+        position_ids: Tensor | None = None,
+        inputs_embeds: Tensor | None = None,
         pixel_values: Tensor | None = None,
-        **_: Any,
+        output_attentions: bool | None = None,
+        output_hidden_states: bool | None = None,
+        return_dict: bool | None = None,
+        **kwargs: Any,
     ) -> Any:
+        """`last_hidden_state` and, where they are asked for, hidden states and attention maps."""
         if pixel_values is not None:
-            return outputs.BaseModelOutput(last_hidden_state=self.model.features(pixel_values))
-        tokens = self.model.features(input_ids, padding_mask(attention_mask), **_segments(self.model, token_type_ids))
-        return outputs.BaseModelOutput(last_hidden_state=tokens)
+            x, left = self.watch(lambda: self.model.features(pixel_values), output_hidden_states, output_attentions)
+        else:
+            refuse_foreign(kwargs, position_ids)
+            ids, mask, given = read_text(
+                self.model, input_ids, attention_mask, token_type_ids, position_ids, inputs_embeds
+            )
+            x, left = self.watch(
+                lambda: self.model.features(ids, mask, **given), output_hidden_states, output_attentions
+            )
+        last = left["hidden_states"][-1] if "hidden_states" in left else self.normed(x)
+        return self.finish(outputs.BaseModelOutput(last_hidden_state=last, **left), return_dict)
 
 
 class ManyheadsForMaskedLM(ManyheadsPreTrained):
@@ -209,16 +85,25 @@ class ManyheadsForMaskedLM(ManyheadsPreTrained):
 
     def forward(
         self,
-        input_ids: Tensor,
+        input_ids: Tensor | None = None,
         attention_mask: Tensor | None = None,
         token_type_ids: Tensor | None = None,
+        position_ids: Tensor | None = None,
+        inputs_embeds: Tensor | None = None,
         labels: Tensor | None = None,
+        output_attentions: bool | None = None,
+        output_hidden_states: bool | None = None,
+        return_dict: bool | None = None,
         num_items_in_batch: Any = None,
-        **_: Any,
+        **kwargs: Any,
     ) -> Any:
-        logits = self.model(input_ids, padding_mask(attention_mask), **_segments(self.model, token_type_ids))
+        """Logits over the vocabulary for every token; with `labels`, their loss."""
+        refuse_foreign(kwargs, position_ids)
+        ids, mask, given = read_text(self.model, input_ids, attention_mask, token_type_ids, position_ids, inputs_embeds)
+        x, left = self.watch(lambda: self.model.features(ids, mask, **given), output_hidden_states, output_attentions)
+        logits = self.model.head(x, self.model.embed.vocab.weight)
         loss = None if labels is None else tokens_loss(logits, labels, num_items_in_batch)
-        return outputs.MaskedLMOutput(loss=loss, logits=logits)
+        return self.finish(outputs.MaskedLMOutput(loss=loss, logits=logits, **left), return_dict)
 
 
 class ManyheadsForImageClassification(ManyheadsPreTrained):
@@ -227,10 +112,22 @@ class ManyheadsForImageClassification(ManyheadsPreTrained):
     heads = (Classify,)
     accepts_loss_kwargs = False  # the loss is a mean over this batch, so the Trainer divides by its accumulation steps
 
-    def forward(self, pixel_values: Tensor, labels: Tensor | None = None, **_: Any) -> Any:
-        logits = self.model(pixel_values)
+    def forward(
+        self,
+        pixel_values: Tensor,
+        labels: Tensor | None = None,
+        output_attentions: bool | None = None,
+        output_hidden_states: bool | None = None,
+        return_dict: bool | None = None,
+        **kwargs: Any,
+    ) -> Any:
+        """Logits of the classes; with `labels`, their loss."""
+        refuse_foreign(kwargs)
+        x, left = self.watch(lambda: self.model.features(pixel_values), output_hidden_states, output_attentions)
+        logits = self.model.head(x)
         loss = None if labels is None else classes_loss(logits, labels, self.config)
-        return outputs.ImageClassifierOutput(loss=loss, logits=logits.mean(0) if logits.ndim == 3 else logits)
+        logits = logits.mean(0) if logits.ndim == 3 else logits
+        return self.finish(outputs.ImageClassifierOutput(loss=loss, logits=logits, **left), return_dict)
 
 
 class ManyheadsForSequenceClassification(ManyheadsPreTrained):
@@ -255,12 +152,21 @@ class ManyheadsForSequenceClassification(ManyheadsPreTrained):
 
     def forward(
         self,
-        input_ids: Tensor,
+        input_ids: Tensor | None = None,
         attention_mask: Tensor | None = None,
         token_type_ids: Tensor | None = None,
+        position_ids: Tensor | None = None,
+        inputs_embeds: Tensor | None = None,
         labels: Tensor | None = None,
-        **_: Any,
+        output_attentions: bool | None = None,
+        output_hidden_states: bool | None = None,
+        return_dict: bool | None = None,
+        **kwargs: Any,
     ) -> Any:
-        logits = self.model(input_ids, padding_mask(attention_mask), **_segments(self.model, token_type_ids))
+        """Logits of the classes; with `labels`, their loss."""
+        refuse_foreign(kwargs, position_ids)
+        ids, mask, given = read_text(self.model, input_ids, attention_mask, token_type_ids, position_ids, inputs_embeds)
+        x, left = self.watch(lambda: self.model.features(ids, mask, **given), output_hidden_states, output_attentions)
+        logits = self.model.head(x, mask)
         loss = None if labels is None else classes_loss(logits, labels, self.config)
-        return outputs.SequenceClassifierOutput(loss=loss, logits=logits)
+        return self.finish(outputs.SequenceClassifierOutput(loss=loss, logits=logits, **left), return_dict)

@@ -8,13 +8,13 @@ masked tokens. All of that is in the record; only the initial weights differ her
 from __future__ import annotations
 
 import torch
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from manyheads.nn.block import blocks
 from manyheads.nn.embed import TokenEmbed
 from manyheads.nn.heads import ClassifyHead, MaskedHead
-from manyheads.nn.inputs import key_mask
+from manyheads.nn.inputs import Ids, Mask, check_places, key_mask
 from manyheads.spec.arch import Arch
 from manyheads.spec.errors import UserError
 from manyheads.spec.parts import Classify, Masked, Token
@@ -43,12 +43,16 @@ class Bert(nn.Module):
 
     def features(
         self,
-        ids: Int[Tensor, "batch tokens"],
-        mask: Bool[Tensor, "batch tokens"] | None = None,
+        ids: Ids,
+        mask: Mask | None = None,
         types: Int[Tensor, "batch tokens"] | None = None,
+        places: Int[Tensor, "rows tokens"] | None = None,
     ) -> Float[Tensor, "batch tokens width"]:
-        """Tokens after the last block. `mask` is True for a real token; without `types` all are of segment 0."""
-        x = self.drop(self.embed(ids, types))
+        """Tokens after the last block. `mask` is True for a real token, or says which keys each query sees; without
+        `types` all are of segment 0; `places` are the tokens' positions, by default 0, 1, 2 and so on."""
+        if places is not None:
+            check_places(places, ids, self.embed.tokens)
+        x = self.drop(self.embed(ids, types, places))
         keys = key_mask(mask, ids)
         for block in self.blocks:
             x = block(x, keys)
@@ -56,15 +60,16 @@ class Bert(nn.Module):
 
     def forward(
         self,
-        ids: Int[Tensor, "batch tokens"],
-        mask: Bool[Tensor, "batch tokens"] | None = None,
+        ids: Ids,
+        mask: Mask | None = None,
         types: Int[Tensor, "batch tokens"] | None = None,
         at: Int[Tensor, "batch chosen"] | None = None,
         targets: Int[Tensor, "batch chosen"] | None = None,
+        places: Int[Tensor, "rows tokens"] | None = None,
     ) -> Tensor:
         """Classes; or logits over the vocabulary of all tokens, or of those `at` the chosen positions alone; with
-        `targets`, the mean cross-entropy of these (a target of -100 does not count)."""
-        x = self.features(ids, mask, types)
+        `targets`, the mean cross-entropy of these (a target of -100 does not count). The rest as in `features`."""
+        x = self.features(ids, mask, types, places)
         if isinstance(self.head, MaskedHead):
             return self.head(x, self.embed.vocab.weight, at, targets)
         chosen = at if at is not None else targets
@@ -87,13 +92,14 @@ class CrammedBert(Bert):
 
     def forward(
         self,
-        ids: Int[Tensor, "batch tokens"],
-        mask: Bool[Tensor, "batch tokens"] | None = None,
+        ids: Ids,
+        mask: Mask | None = None,
         at: Int[Tensor, "batch chosen"] | None = None,
         targets: Int[Tensor, "batch chosen"] | None = None,
+        places: Int[Tensor, "rows tokens"] | None = None,
     ) -> Tensor:
         """As `Bert.forward`, where all tokens are of one segment."""
-        return super().forward(ids, mask, None, at, targets)
+        return super().forward(ids, mask, None, at, targets, places)
 
     @torch.no_grad()
     def init(self) -> None:

@@ -8,7 +8,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from manyheads.nn.attention_variants import ChannelAttention, WindowAttention
-from manyheads.nn.block import StageBlocks
+from manyheads.nn.block import Block, StageBlocks
 from manyheads.nn.convolution import ConvEmbed, DepthwiseBlock, DownsampleBlock
 from manyheads.nn.heads import ClassifyHead
 from manyheads.nn.residual import Branch, MlpBlock, rising
@@ -30,7 +30,7 @@ from manyheads.spec.recipe import Rates
 from .build import linears
 
 
-class DavitBlock(nn.Module):
+class DavitBlock(Block):
     """Depthwise positions, attention over a window's tokens or over channels, positions again, MLP: four branches."""
 
     def __init__(self, width: int, tokens: int, layer: Layer, rates: Rates, path: float) -> None:

@@ -3,14 +3,14 @@ with a bias, ReLU, no bias on queries, keys and values)."""
 
 from __future__ import annotations
 
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from manyheads.nn.block import blocks
 from manyheads.nn.cache import Cache
 from manyheads.nn.embed import TokenEmbed
 from manyheads.nn.heads import LmHead
-from manyheads.nn.inputs import key_mask
+from manyheads.nn.inputs import Ids, Mask, check_places, key_mask
 from manyheads.spec.arch import Arch
 from manyheads.spec.parts import Lm, Token
 from manyheads.spec.recipe import Rates
@@ -35,37 +35,42 @@ class GPT2(nn.Module):
 
     def features(
         self,
-        ids: Int[Tensor, "batch tokens"],
-        mask: Bool[Tensor, "batch tokens"] | None = None,
+        ids: Ids,
+        mask: Mask | None = None,
         cache: Cache | None = None,
+        places: Int[Tensor, "rows tokens"] | None = None,
     ) -> Float[Tensor, "batch tokens width"]:
-        """Tokens after the last block, before the final norm. `mask` is True for a real token, False for padding. With
-        `cache`, `ids` continue the tokens that it holds."""
+        """Tokens after the last block, before the final norm. `mask` is True for a real token, False for padding, or
+        says which keys each query sees; `places` are the tokens' positions, by default 0, 1, 2 and so on. With `cache`,
+        `ids` continue the tokens that it holds."""
+        if places is not None:
+            check_places(places, ids, self.embed.tokens)
         if cache is not None:
-            return self.continued(ids, cache)
-        x = self.drop(self.embed(ids))
+            return self.continued(ids, cache, places)
+        x = self.drop(self.embed(ids, places=places))
         keys = key_mask(mask, ids)
         for block in self.blocks:
             x = block(x, keys)
         return x
 
-    def continued(self, ids: Int[Tensor, "batch tokens"], cache: Cache) -> Float[Tensor, "batch tokens width"]:
+    def continued(self, ids: Ids, cache: Cache, places: Tensor | None = None) -> Float[Tensor, "batch tokens width"]:
         """Tokens after the last block. `ids` continue the tokens that `cache` holds, which stores their keys and values."""
-        x = self.drop(self.embed(ids, places=cache.places(ids)))
+        x = self.drop(self.embed(ids, places=cache.places(ids) if places is None else places))
         for block, kept in zip(self.blocks, cache.layers, strict=True):
             x = block(x, None, None, kept)
         return x
 
     def forward(
         self,
-        ids: Int[Tensor, "batch tokens"],
-        mask: Bool[Tensor, "batch tokens"] | None = None,
+        ids: Ids,
+        mask: Mask | None = None,
         targets: Int[Tensor, "batch tokens"] | None = None,
+        places: Int[Tensor, "rows tokens"] | None = None,
     ) -> Tensor:
         """Logits of the token that follows each, batch x tokens x vocab; with `targets`, their mean cross-entropy.
 
-        `mask` is True for a real token, False for padding; a target of -100 does not count."""
-        return self.head(self.features(ids, mask), self.embed.vocab.weight, targets)
+        `mask` and `places` as in `features`; a target of -100 does not count."""
+        return self.head(self.features(ids, mask, places=places), self.embed.vocab.weight, targets)
 
     def init(self) -> None:
         """Every matrix and table N(0, 0.02), biases 0. OpenAI's dialect divides the std of what writes into the

@@ -3,14 +3,14 @@ gated MLP, grouped queries and, where the record says so, norms of queries and k
 
 from __future__ import annotations
 
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from manyheads.nn.block import all_layers, blocks
 from manyheads.nn.cache import Cache
 from manyheads.nn.embed import TokenEmbed
 from manyheads.nn.heads import LmHead
-from manyheads.nn.inputs import key_mask
+from manyheads.nn.inputs import Ids, Mask, check_places, key_mask
 from manyheads.nn.positions import Rotary
 from manyheads.spec.arch import Arch
 from manyheads.spec.parts import Attention, Layer, Lm, Rope, RopeLlama3, Softmax, Token
@@ -39,43 +39,45 @@ class Llama(nn.Module):
 
     def features(
         self,
-        ids: Int[Tensor, "batch tokens"],
-        mask: Bool[Tensor, "batch tokens"] | None = None,
+        ids: Ids,
+        mask: Mask | None = None,
         cache: Cache | None = None,
+        places: Int[Tensor, "rows tokens"] | None = None,
     ) -> Float[Tensor, "batch tokens width"]:
-        """Tokens after the last block, before the final norm. `mask` is True for a real token, False for padding. With
-        `cache`, `ids` continue the tokens that it holds."""
+        """Tokens after the last block, before the final norm. `mask` is True for a real token, False for padding, or
+        says which keys each query sees; `places` are the tokens' positions, by default 0, 1, 2 and so on. With `cache`,
+        `ids` continue the tokens that it holds."""
+        if places is not None:
+            check_places(places, ids, self.embed.tokens)
         if cache is not None:
-            return self.continued(ids, cache)
+            return self.continued(ids, cache, places)
         x = self.drop(self.embed(ids))
         keys = key_mask(mask, ids)
-        tables = [rotary(0, ids.shape[1]) for rotary in self.rotary]
+        tables = [rotary(0, ids.shape[1]) if places is None else rotary.at(places) for rotary in self.rotary]
         for block, i in zip(self.blocks, self.turns, strict=True):
             x = block(x, keys, tables[i])
         return x
 
-    def continued(self, ids: Int[Tensor, "batch tokens"], cache: Cache) -> Float[Tensor, "batch tokens width"]:
+    def continued(self, ids: Ids, cache: Cache, places: Tensor | None = None) -> Float[Tensor, "batch tokens width"]:
         """Tokens after the last block. `ids` continue the tokens that `cache` holds, which stores their keys and values."""
         x = self.drop(self.embed(ids))
-        places = cache.places(ids)
-        places = (
-            places if places.ndim == 1 else places[:, None]
-        )  # positions differ between rows, and are the same for all heads
-        tables = [rotary.table[places] for rotary in self.rotary]
+        places = cache.places(ids) if places is None else places
+        tables = [rotary.at(places) for rotary in self.rotary]
         for block, i, kept in zip(self.blocks, self.turns, cache.layers, strict=True):
             x = block(x, None, tables[i], kept)
         return x
 
     def forward(
         self,
-        ids: Int[Tensor, "batch tokens"],
-        mask: Bool[Tensor, "batch tokens"] | None = None,
+        ids: Ids,
+        mask: Mask | None = None,
         targets: Int[Tensor, "batch tokens"] | None = None,
+        places: Int[Tensor, "rows tokens"] | None = None,
     ) -> Tensor:
         """Logits of the token that follows each, batch x tokens x vocab; with `targets`, their mean cross-entropy.
 
-        `mask` is True for a real token, False for padding; a target of -100 does not count."""
-        return self.head(self.features(ids, mask), self.embed.vocab.weight, targets)
+        `mask` and `places` as in `features`; a target of -100 does not count."""
+        return self.head(self.features(ids, mask, places=places), self.embed.vocab.weight, targets)
 
     def init(self) -> None:
         """transformers' defaults: every matrix and the vocabulary N(0, 0.02), biases 0, norms 1."""

@@ -14,7 +14,7 @@ from manyheads.nn.attention import SoftmaxAttention
 from manyheads.nn.block import TransformerBlock, all_layers
 from manyheads.nn.embed import TokenEmbed
 from manyheads.nn.heads import ClassifyHead, PairHead, mean
-from manyheads.nn.inputs import key_mask
+from manyheads.nn.inputs import Ids, Mask, check_places, key_mask
 from manyheads.nn.nystrom import NystromAttention
 from manyheads.nn.residual import rising
 from manyheads.spec.arch import Arch
@@ -68,12 +68,26 @@ class Nystromformer(nn.Module):
 
     def features(
         self,
-        ids: Int[Tensor, "batch tokens"],
-        mask: Bool[Tensor, "batch tokens"] | None = None,
+        ids: Ids,
+        mask: Mask | None = None,
         types: Int[Tensor, "batch tokens"] | None = None,
+        places: Int[Tensor, "rows tokens"] | None = None,
     ) -> Float[Tensor, "batch tokens width"]:
-        """Tokens after the last block. `mask` is True for a real token; without `types` all are of segment 0."""
-        x = self.drop(self.embed(ids, types))
+        """Tokens after the last block. `mask` is True for a real token; without `types` all are of segment 0; `places`
+        are the tokens' positions, by default 0, 1, 2 and so on. The exact peer also takes a mask of which keys each
+        query sees."""
+        if places is not None:
+            check_places(places, ids, self.embed.tokens)
+        if (
+            mask is not None
+            and mask.ndim == 4
+            and any(isinstance(b.attention.op, NystromAttention) for b in self.blocks)
+        ):
+            raise UserError(
+                f"the attention mask is of shape {tuple(mask.shape)}, with a number for every query and key; Nyström "
+                "attention never forms that map. Give a padding mask (batch x tokens), or build the model with Softmax()"
+            )
+        x = self.drop(self.embed(ids, types, places))
         keys = key_mask(mask, ids)
         for block in self.blocks:  # Nyström attention looks at the tokens that are real, softmax attention at the keys
             x = block(x, mask if isinstance(block.attention.op, NystromAttention) else keys)
@@ -81,14 +95,15 @@ class Nystromformer(nn.Module):
 
     def forward(
         self,
-        ids: Int[Tensor, "batch tokens"] | Int[Tensor, "batch 2 tokens"],
-        mask: Bool[Tensor, "batch tokens"] | Bool[Tensor, "batch 2 tokens"] | None = None,
+        ids: Ids | Int[Tensor, "batch 2 tokens"],
+        mask: Mask | Bool[Tensor, "batch 2 tokens"] | None = None,
         types: Int[Tensor, "batch tokens"] | None = None,
+        places: Int[Tensor, "rows tokens"] | None = None,
     ) -> Float[Tensor, "batch classes"]:
         """Logits of the classes. A pair model takes both documents as batch x 2 x tokens, masked alike, and reads them
         as one batch twice as large."""
         if isinstance(self.head, ClassifyHead):
-            return self.head(self.features(ids, mask, types), mask)
+            return self.head(self.features(ids, mask, types, places), mask)
         if ids.ndim != 3 or ids.shape[1] != 2 or (mask is not None and mask.shape != ids.shape):
             shapes = f"{tuple(ids.shape)}" + (f" with a mask of {tuple(mask.shape)}" if mask is not None else "")
             raise UserError(
@@ -96,7 +111,7 @@ class Nystromformer(nn.Module):
                 "the mask the same"
             )
         ids, mask = ids.flatten(0, 1), None if mask is None else mask.flatten(0, 1)
-        pooled = mean(self.head.norm(self.features(ids, mask, types)), mask)
+        pooled = mean(self.head.norm(self.features(ids, mask, types, places)), mask)
         return self.head(*pooled.unflatten(0, (-1, 2)).unbind(1))
 
     def init(self) -> None:

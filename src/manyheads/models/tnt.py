@@ -9,7 +9,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from manyheads.nn import Part
-from manyheads.nn.block import branches
+from manyheads.nn.block import Block, branches
 from manyheads.nn.heads import ClassifyHead
 from manyheads.nn.inputs import check_image
 from manyheads.nn.residual import make_norm, rising
@@ -77,8 +77,10 @@ class Fusion(Part):
         return torch.cat((patches[:, :1], patches[:, 1:] + self.norm(self.proj(flat))), dim=1)
 
 
-class TntBlock(nn.Module):
+class TntBlock(Block):
     """Attention and MLP over the pixels of each patch, fusion, then attention and MLP over the patches."""
+
+    stream = 1
 
     def __init__(self, width: int, nested: Nested, rates: Rates, path: float) -> None:
         super().__init__()

@@ -7,6 +7,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from manyheads.nn.attention_variants import ClassBlock, CrossCovarianceAttention
+from manyheads.nn.block import Block
 from manyheads.nn.convolution import ConvEmbed, LocalPatchBlock
 from manyheads.nn.heads import ClassifyHead
 from manyheads.nn.positions import FourierPositions
@@ -18,7 +19,7 @@ from manyheads.spec.recipe import Rates
 from .build import linears, truncated
 
 
-class XcitBlock(nn.Module):
+class XcitBlock(Block):
     """Cross-covariance attention, local patch interaction, MLP, each a residual branch."""
 
     def __init__(self, width: int, tokens: int, layer: Layer, rates: Rates) -> None:

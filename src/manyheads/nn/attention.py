@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from jaxtyping import Bool, Float
+from jaxtyping import Float, Shaped
 from torch import Tensor, nn
 
 from manyheads.spec.parts import Attention, Softmax
@@ -51,7 +51,12 @@ class QkvAttention(Part):
 
 
 class SoftmaxAttention(QkvAttention):
-    """out([softmax(q_h k_h^T / sqrt(head_dim)) v_h for every head h, side by side])."""
+    """out([softmax(q_h k_h^T / sqrt(head_dim)) v_h for every head h, side by side]).
+
+    `flex` computes by PyTorch's flex_attention; without `fused`, maps are added to `maps` where that is a list."""
+
+    flex = False
+    maps: list[Tensor] | None = None
 
     def __init__(self, width: int, spec: Attention, rates: Rates = Rates()) -> None:
         super().__init__(width, spec, rates)
@@ -61,12 +66,13 @@ class SoftmaxAttention(QkvAttention):
     def forward(
         self,
         x: Float[Tensor, "batch tokens width"],
-        mask: Bool[Tensor, ...] | None = None,
+        mask: Shaped[Tensor, ...] | None = None,
         rotary: Float[Tensor, "*rows tokens 2 head_dim"] | None = None,
         kept: Kept | None = None,
     ) -> Float[Tensor, "batch tokens width"]:
-        """`mask` is True where a key may be seen, and broadcasts to batch x heads x tokens x keys; `rotary` holds the
-        cosines and sines of these tokens' positions; `kept` the keys and values of the tokens before them."""
+        """`mask` says which keys may be seen, and broadcasts to batch x heads x tokens x keys: with one row for all
+        queries a causal attention adds its triangle, a mask with a row for each query says everything. `rotary` holds
+        the cosines and sines of these tokens' positions; `kept` the keys and values of the tokens before them."""
         spec = self.spec
         qkv = self.qkv(x).split((spec.inner, spec.kv_inner, spec.kv_inner), dim=-1)
         q, k, v = (part.unflatten(-1, (-1, spec.head_dim)) for part in qkv)
@@ -74,9 +80,18 @@ class SoftmaxAttention(QkvAttention):
         if rotary is not None:
             q, k = turn(q, rotary), turn(k, rotary)
         q, k = q.to(v.dtype), k.to(v.dtype)
-        rate = self.rate if self.training else 0.0
         if kept is None:
-            heads = attend(q, k, v, causal=self.causal, mask=mask, dropout=rate, fused=self.fused)
+            causal = self.causal and (mask is None or mask.shape[-2] == 1)
+            heads = self.attend(q, k, v, causal=causal, mask=mask)
         else:
-            heads = kept.attend(q, k, v)
+            heads = kept.attend(q, k, v, self)
         return self.project(heads.transpose(1, 2).flatten(2))
+
+    def attend(self, q: Tensor, k: Tensor, v: Tensor, *, causal: bool, mask: Tensor | None) -> Tensor:
+        """`sdpa.attend` with this attention's dropout, computed as it is set to be."""
+        rate = self.rate if self.training else 0.0
+        if self.flex:
+            from .flex_kernel import flex
+
+            return flex(q, k, v, causal=causal, mask=mask, dropout=rate)
+        return attend(q, k, v, causal=causal, mask=mask, dropout=rate, fused=self.fused, maps=self.maps)

@@ -13,7 +13,7 @@ from manyheads.spec.recipe import Rates
 
 from . import Part
 from .attention import QkvAttention
-from .block import branches
+from .block import Block, branches
 from .convolution import as_image, as_tokens
 from .sdpa import attend
 
@@ -169,7 +169,7 @@ class ClassAttentionBlock(Part):
         return self.drop(self.out(heads.transpose(1, 2).flatten(2)))
 
 
-class ClassBlock(nn.Module):
+class ClassBlock(Block):
     """The class token asks all tokens and passes through the MLP; the other tokens stay as they are."""
 
     def __init__(self, width: int, layer: Layer, rates: Rates) -> None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, ClassVar
 
 from jaxtyping import Float
 from torch import Tensor, nn
@@ -30,7 +31,27 @@ def branches(
     )
 
 
-class TransformerBlock(nn.Module):
+class Block(nn.Module):
+    """A layer of a model. What enters it can be watched, and its activations can be recomputed in the backward pass
+    instead of kept.
+
+    `recompute` calls the block in training, as `torch.utils.checkpoint.checkpoint` does; where `watched` is a list, the
+    residual stream is added to it as it enters. `stream` says which argument that is."""
+
+    stream: ClassVar[int] = 0
+    recompute: Callable[..., Any] | None = None
+    watched: list[Tensor] | None = None
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """The layer's output, with all hooks."""
+        if self.watched is not None:
+            self.watched.append(args[self.stream])
+        if self.recompute is not None and self.training:
+            return self.recompute(super().__call__, *args, **kwargs)
+        return super().__call__(*args, **kwargs)
+
+
+class TransformerBlock(Block):
     """Attention and MLP. What else attention needs (a mask, rotary positions) is handed through."""
 
     def __init__(

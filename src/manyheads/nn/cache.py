@@ -23,8 +23,10 @@ class Kept:
         q: Float[Tensor, "batch heads tokens head_dim"],
         k: Float[Tensor, "batch kv_heads tokens head_dim"],
         v: Float[Tensor, "batch kv_heads tokens head_dim"],
+        attention: object = None,
     ) -> Float[Tensor, "batch heads tokens head_dim"]:
-        """Store these tokens' keys and values, and let each token attend to all tokens up to itself."""
+        """Store these tokens' keys and values, and let each token attend to all tokens up to itself. The `attention`
+        that asks is of no account here."""
         cache = self.cache
         if self.keys.numel() == 0:
             batch, kv_heads, _, head_dim = v.shape

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from manyheads.spec.parts import Patch, Token
 
 from . import Part
-from .inputs import check_ids, check_image, check_types
+from .inputs import Ids, check_ids, check_image, check_types, check_vectors
 from .positions import Sinusoid
 from .residual import make_norm
 
@@ -87,19 +87,21 @@ class TokenEmbed(Embedding):
         self.norm = make_norm(spec.norm, width)
 
     def forward(
-        self,
-        ids: Int[Tensor, "batch tokens"],
-        types: Tensor | None = None,
-        places: Int[Tensor, "*b tokens"] | None = None,
+        self, ids: Ids, types: Tensor | None = None, places: Int[Tensor, "*rows tokens"] | None = None
     ) -> Float[Tensor, "batch tokens width"]:
         """The sum of what each id, its position and its segment look up, normed; without `types` all are of segment 0.
-        `places` are the tokens' positions where the first is not 0, of learned positions."""
-        check_ids(ids, self.spec.vocab, self.tokens)
-        x = self.vocab(ids)
+        `places` are the tokens' positions where they are not 0, 1, 2 and so on. Vectors in place of ids stand for what
+        ids look up."""
+        if ids.ndim == 3 and ids.is_floating_point():
+            check_vectors(ids, self.vocab.embedding_dim, self.tokens)
+            x = ids
+        else:
+            check_ids(ids, self.spec.vocab, self.tokens)
+            x = self.vocab(ids)
         if self.positions is not None:
             x = x + (self.positions.weight[: ids.shape[1]] if places is None else self.positions(places))
         if self.sinusoid is not None:
-            x = x + self.sinusoid(ids.shape[1])
+            x = x + self.sinusoid(ids.shape[1], places)
         if types is not None:
             check_types(types, ids, self.spec.types)
         if self.types is not None:

@@ -54,8 +54,9 @@ class ClassifyHead(Part):
 
 
 def mean(x: Float[Tensor, "batch tokens width"], mask: Tensor | None) -> Float[Tensor, "batch width"]:
-    """The mean over the tokens, or over the real ones, where `mask` is True."""
-    if mask is None:
+    """The mean over the tokens, or over the real ones, where `mask` is True. A mask of every query and key does not say
+    which tokens are real: all count."""
+    if mask is None or mask.ndim == 4:
         return x.mean(dim=1)
     weight = mask.to(x.dtype)[..., None]
     return (x * weight).sum(dim=1) / weight.sum(dim=1).clamp_min(1)

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import torch
-from jaxtyping import Bool
+from jaxtyping import Bool, Float, Int, Shaped
 from torch import Tensor
 from torch._subclasses.fake_tensor import FakeTensor
 
 from manyheads.spec.errors import UserError
 
 WHOLE = (torch.int64, torch.int32)
+# What language models read: ids of tokens, or the vectors that the vocabulary's table would give for them.
+Ids = Int[Tensor, "batch tokens"] | Float[Tensor, "batch tokens width"]
+# A padding mask, True for a real token; or which keys every query sees: True where it may, or a number to add to the
+# score. The second says everything, so that a causal model adds no triangle to it.
+Mask = Bool[Tensor, "batch tokens"] | Shaped[Tensor, "#batch #heads tokens keys"]
 
 
 def readable(values: Tensor) -> bool:
@@ -42,24 +47,46 @@ def check_ids(ids: Tensor, vocab: int, limit: int) -> None:
     _check_range(ids, vocab, "token ids", "this model's vocabulary is")
 
 
+def check_vectors(vectors: Tensor, width: int, limit: int) -> None:
+    """Refuse vectors in place of token ids that are of another width than the model's, or too many."""
+    if vectors.shape[2] != width:
+        raise UserError(
+            f"the vectors given in place of token ids are of shape {tuple(vectors.shape)}; this model takes batch x "
+            f"tokens x {width}"
+        )
+    if vectors.shape[1] > limit:
+        raise UserError(f"{vectors.shape[1]} tokens; this model has positions for {limit}. Shorten the sequence")
+
+
+def check_places(places: Tensor, ids: Tensor, limit: int) -> None:
+    """Refuse positions that do not match the token ids one by one (or one row for all), or that the model lacks."""
+    rows, tokens = ids.shape[:2]
+    if places.ndim != 2 or tuple(places.shape) not in ((rows, tokens), (1, tokens)) or places.dtype not in WHOLE:
+        raise UserError(
+            f"positions are {places.dtype} of shape {tuple(places.shape)}; for these tokens, write whole numbers of "
+            f"shape {(rows, tokens)}"
+        )
+    _check_range(places, limit, "positions", "this model has positions")
+
+
 def check_types(types: Tensor, ids: Tensor, kinds: int) -> None:
     """Refuse segment types that do not match the token ids one by one, or that the model does not know."""
     if not kinds:
         raise UserError("segment types were given, and this model has none; leave them out")
-    if types.shape != ids.shape or types.dtype not in WHOLE:
+    if types.shape != ids.shape[:2] or types.dtype not in WHOLE:
         raise UserError(
             f"segment types are {types.dtype} of shape {tuple(types.shape)}; for these token ids, write "
-            f"whole numbers of shape {tuple(ids.shape)}"
+            f"whole numbers of shape {tuple(ids.shape[:2])}"
         )
     _check_range(types, kinds, "segment types", "this model knows")
 
 
 def check_mask(mask: Tensor, ids: Tensor) -> None:
     """Refuse a padding mask that is not boolean, of another shape than the ids, or that hides a whole sequence."""
-    if mask.dtype != torch.bool or mask.shape != ids.shape:
+    if mask.dtype != torch.bool or mask.shape != ids.shape[:2]:
         raise UserError(
             f"the padding mask is {mask.dtype} of shape {tuple(mask.shape)}; for these token ids, write one that is "
-            f"boolean (mask.bool()) and of shape {tuple(ids.shape)}, True for a real token"
+            f"boolean (mask.bool()) and of shape {tuple(ids.shape[:2])}, True for a real token"
         )
     if readable(mask) and not bool(mask.any(dim=1).all()):
         empty = (~mask.any(dim=1)).nonzero()[0].item()
@@ -69,12 +96,28 @@ def check_mask(mask: Tensor, ids: Tensor) -> None:
         )
 
 
-def key_mask(mask: Bool[Tensor, "batch tokens"] | None, ids: Tensor) -> Bool[Tensor, "batch 1 1 tokens"] | None:
-    """A padding mask, True for a real token, as softmax attention takes it: which keys all queries see."""
+def key_mask(mask: Mask | None, ids: Tensor) -> Shaped[Tensor, "#batch #heads #tokens keys"] | None:
+    """A mask as softmax attention takes it: which keys all queries see, or, from a mask of four dimensions, which keys
+    each query sees."""
     if mask is None:
         return None
+    if mask.ndim == 4:
+        return pair_mask(mask, ids)
     check_mask(mask, ids)
     return mask[:, None, None]
+
+
+def pair_mask(mask: Tensor, ids: Tensor) -> Tensor:
+    """A mask of every query and key. A query that sees nothing, as padding may, sees everything: nothing reads its
+    result, and NaN would spread from it."""
+    rows, tokens = ids.shape[:2]
+    fits = mask.ndim == 4 and mask.shape[0] in (1, rows) and mask.shape[2] == tokens and mask.shape[3] >= tokens
+    if not fits or not (mask.dtype == torch.bool or mask.is_floating_point()):
+        raise UserError(
+            f"the attention mask is {mask.dtype} of shape {tuple(mask.shape)}; for these tokens, write one of shape "
+            f"{(rows, 1, tokens, tokens)} that is boolean, True where a query sees a key, or that is added to the scores"
+        )
+    return mask | ~mask.any(dim=-1, keepdim=True) if mask.dtype == torch.bool else mask
 
 
 def check_chosen(at: Tensor, batch: int, tokens: int) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from manyheads.spec.parts import Rope, RopeLlama3
@@ -75,6 +75,10 @@ class Rotary(PositionTable):
         """Cosines and sines of `tokens` positions from `start` on."""
         return self.table[start : start + tokens]
 
+    def at(self, places: Int[Tensor, "*rows tokens"]) -> Float[Tensor, ...]:
+        """Cosines and sines of these positions, the same for all heads: one row of positions, or a row for each sample."""
+        return self.table[places] if places.ndim == 1 else self.table[places][:, None]
+
 
 def turn(x: Float[Tensor, "batch heads tokens head_dim"], table: Float[Tensor, "*rows tokens 2 head_dim"]) -> Tensor:
     """Rotate channel i and channel i + head_dim/2 together, as Llama's code pairs them."""
@@ -99,9 +103,11 @@ class Sinusoid(PositionTable):
         angles = torch.outer(torch.arange(length, dtype=torch.float64), 10_000.0**-steps)
         return torch.stack((angles.sin(), angles.cos()), dim=-1).flatten(1)[:, :width]
 
-    def forward(self, tokens: int) -> Float[Tensor, "tokens width"]:
-        """The first `tokens` rows, scaled."""
-        return self.scale * self.table[:tokens]
+    def forward(
+        self, tokens: int, places: Int[Tensor, "*rows tokens"] | None = None
+    ) -> Float[Tensor, "*rows tokens width"]:
+        """The first `tokens` rows, or those of `places`, scaled."""
+        return self.scale * (self.table[:tokens] if places is None else self.table[places])
 
 
 class FourierPositions(PositionTable):

@@ -15,12 +15,18 @@ from manyheads.spec.recipe import Rates
 
 from . import Part
 
+
+def gelu_tanh(x: Tensor) -> Tensor:
+    """GELU by its formula with tanh. A function with a name, so that a module that holds it pickles."""
+    return F.gelu(x, approximate="tanh")
+
+
 ACTS: dict[Act, Callable[[Tensor], Tensor]] = {
     "gelu": F.gelu,
-    "gelu_tanh": lambda x: F.gelu(x, approximate="tanh"),
+    "gelu_tanh": gelu_tanh,
     "relu": F.relu,
     "silu": F.silu,
-    "tanh": lambda x: x.tanh(),
+    "tanh": torch.tanh,
 }
 
 

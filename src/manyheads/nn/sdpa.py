@@ -47,11 +47,13 @@ def attend(
     dropout: float = 0.0,
     scale: float | None = None,
     fused: bool = True,
+    maps: list[Tensor] | None = None,
 ) -> Float[Tensor, "batch heads tokens head_dim"]:
-    """softmax(q k^T * scale) v; scale defaults to 1/sqrt(head_dim). `mask` is boolean, True where a key may be seen.
+    """softmax(q k^T * scale) v; scale defaults to 1/sqrt(head_dim). `mask` is boolean, True where a key may be seen, or
+    a number to add to each score.
 
-    `causal`: the queries are the last of the keys' positions, and each sees the keys up to its own.
-    `fused=False` materialises the attention map, as the audits of memory need it."""
+    `causal`: the queries are the last of the keys' positions, and each sees the keys up to its own; the mask is then
+    boolean. `fused=False` materialises the attention map, as the audits of memory need it, and adds it to `maps`."""
     tokens, keys = q.shape[-2], k.shape[-2]
     if causal and (mask is not None or tokens != keys):  # the kernels' own triangle takes no mask and is square
         causal = False
@@ -78,8 +80,11 @@ def attend(
     if causal:
         mask = triangle(tokens, keys, None, q.device)
     if mask is not None:
-        scores = scores.masked_fill(~mask, float("-inf"))
-    return F.dropout(scores.softmax(dim=-1), dropout) @ v
+        scores = scores.masked_fill(~mask, float("-inf")) if mask.dtype == torch.bool else scores + mask
+    weights = F.dropout(scores.softmax(dim=-1), dropout)
+    if maps is not None:
+        maps.append(weights)
+    return weights @ v
 
 
 def triangle(tokens: int, keys: int, mask: Tensor | None, device: torch.device) -> Tensor:

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
+from shlex import quote
 
 from manyheads.arch.controls import makers
 from manyheads.arch.count import params
 from manyheads.spec import serialise as record
 from manyheads.spec.arch import Arch
+from manyheads.spec.datasets import FOLDER
 from manyheads.spec.errors import UserError
-from manyheads.spec.parts import Points, Token
 
 
 @dataclass(frozen=True)
@@ -18,7 +19,7 @@ class ComparisonArm:
     """One model of a comparison: what it matches and by what relative miss, or why it cannot be made (`fault`)."""
 
     name: str
-    arch: Arch | None
+    arch: Arch | None = field(repr=False)
     params: int
     matches: str
     residual: float = 0.0
@@ -53,14 +54,15 @@ def arms(original: Arch, lean: Arch) -> tuple[ComparisonArm, ...]:
     return tuple(arms)
 
 
-def command(arms: tuple[ComparisonArm, ...], folder: Path) -> str:
-    """The shell line that trains every saved arm with three seeds, on the images or the task of the user's choice."""
+def command(arms: tuple[ComparisonArm, ...], folder: Path, data: str | None = None) -> str:
+    """The shell line that trains every saved arm with three seeds: on the dataset `data`, or on the embedded one that
+    the models' records lead to."""
     names = " ".join(arm.name for arm in arms if arm.arch is not None and not arm.same_as)
-    arch = arms[0].arch
-    assert arch is not None
-    on = "--task TASK.json" if isinstance(arch.embed, Token | Points) else "--data folder:NAME --recipe table6"
+    on = "" if data is None else f" --data {quote(data)}"
+    if data is not None and data.startswith(FOLDER):
+        on += " --recipe table6"  # the first paper's, for images that are streamed from files
     return (
-        f"for arm in {names}; do for seed in 0 1 2; do manyheads train {folder}/$arm.json {on} --seed $seed "
+        f"for arm in {names}; do for seed in 0 1 2; do manyheads train {quote(str(folder))}/$arm.json{on} --seed $seed "
         "--out runs/$arm-s$seed; done; done"
     )
 

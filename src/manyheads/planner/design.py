@@ -14,6 +14,7 @@ from .attention_kappa import ProbedStage
 from .constraints import Cap
 from .costs import Training, Use, training
 from .design_facts import facts
+from .presentation import line
 from .reasons_and_warnings import reasons, warnings
 from .rules import Remark
 
@@ -36,6 +37,9 @@ class Design:
     warnings: tuple[Remark, ...]
     training: Training
     fits: bool = True
+
+    def __repr__(self) -> str:
+        return f"Design({line(self)})"
 
     @property
     def codes(self) -> tuple[str, ...]:

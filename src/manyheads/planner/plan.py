@@ -17,13 +17,13 @@ from manyheads.spec.arch import Arch
 from manyheads.spec.errors import UserError
 
 from .attention_kappa import ProbedStage, read_probe
-from .constraints import Budget, Cap, Limits
+from .constraints import Amount, Budget, Cap, Limits
 from .costs import Rest, Use
 from .design import Design, design_of, redesign_of
 from .design_facts import Facts, facts
 from .design_space import Space, space
 from .paper_rules import split, widened
-from .presentation import impossible
+from .presentation import html, impossible, listing, summary
 from .reasons_and_warnings import tally
 from .search import Spots, candidates, pareto, search
 
@@ -45,6 +45,9 @@ class Front:
 
     def __len__(self) -> int:
         return len(self.depth)
+
+    def __repr__(self) -> str:
+        return f"Front({len(self):,} designs)"
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,6 +71,15 @@ class Plan:
     spots: Spots
     latency: float
     probed: tuple[ProbedStage | None, ...] = ()
+
+    def __repr__(self) -> str:
+        return f"Plan({summary(self)})"
+
+    def __str__(self) -> str:
+        return listing(self)
+
+    def _repr_html_(self) -> str:
+        return html(self)
 
     def judge(self, arch: Arch) -> Design:
         """Judge any redesign of the original by the same rules, whether it fits or not."""
@@ -97,9 +109,13 @@ class Plan:
 
 def plan(
     arch: Arch,
-    budget: Budget,
+    budget: Budget | None = None,
     limits: Limits = Limits(),  # noqa: B008 (frozen)
     *,
+    params: Amount | None = None,
+    flops: Amount | None = None,
+    memory: Amount | None = None,
+    kv_cache: Amount | None = None,
     tokens: int | None = None,
     image: int | None = None,
     batch: int = 32,
@@ -115,11 +131,13 @@ def plan(
     """Redesigns of `arch` with more heads and fewer layers that fit `budget`: a ranked short list and the front behind
     it.
 
-    `tokens` or `image` is the context length or image size at which the model will run; `batch`, `precision` and
-    `fused` say how it trains. `latency` is the original's batch-1 latency in seconds, where it has been measured.
-    `probe` is the record that `manyheads probe --json --detail` writes. `also` are further designs to judge. `rest` is
-    what a module has beside its layers; `examples` is how many examples training from scratch would see."""
+    `params`, `flops`, `memory` and `kv_cache` state a budget without a `Budget`: `plan(arch, params="0.5x")`. `tokens`
+    or `image` is the context length or image size at which the model will run; `batch`, `precision` and `fused` say how
+    it trains. `latency` is the original's batch-1 latency in seconds, where it has been measured. `probe` is the record
+    that `manyheads probe --json --detail` writes. `also` are further designs to judge. `rest` is what a module has
+    beside its layers; `examples` is how many examples training from scratch would see."""
     start = time.perf_counter()
+    budget = _budget(budget, {"params": params, "flops": flops, "memory": memory, "kv_cache": kv_cache})
     if top < 1:
         raise UserError(f"top is {top}; write a whole number from 1 up")
     if examples is not None and not 0 < examples < float("inf"):
@@ -157,6 +175,16 @@ def plan(
         latency=seconds,
         probed=measured,
     )
+
+
+def _budget(budget: Budget | None, amounts: dict[str, Amount | None]) -> Budget:
+    """The budget, given as a whole or by its amounts."""
+    if budget is None:
+        return Budget(**amounts)
+    if given := {kind: value for kind, value in amounts.items() if value is not None}:
+        written = ", ".join(f"{kind}={value!r}" for kind, value in given.items())
+        raise UserError(f"{budget} and {written} are two budgets; write one Budget with all amounts")
+    return budget
 
 
 def _relative(budget: Budget) -> bool:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from manyheads.arch.controls import per_stage
 from manyheads.arch.count import params
 from manyheads.spec import serialise as record
+from manyheads.spec.html_table import html_table
 
 from .rules import Remark
 
@@ -43,6 +44,43 @@ def shape(design: Design) -> str:
     mlp = f", MLP {dims['mlp_dim']}" if all(design.dims["mlp_dim"]) else ""
     layers = "layer" if dims["depth"] == "1" else "layers"
     return f"{dims['depth']} {layers}, {dims['heads']} heads of {dims['head_dim']}{shared}{mlp}"
+
+
+def line(design: Design) -> str:
+    """A design in one line: its shape, parameters, predicted kappa and the codes of its warnings."""
+    count = f"{amount('params', design.costs['params'])} parameters ({design.ratios['params']:.2f}x)"
+    codes = f"; {', '.join(design.codes)}" if design.codes else ""
+    return f"{shape(design)}: {count}, predicted kappa {design.kappa:.3g} ({design.kappa_ratio:.2f}x){codes}"
+
+
+def summary(plan: Plan) -> str:
+    """A plan in one line: the original, the budget and how many designs fit it."""
+    budget = ", ".join(f"{cap.name} <= {amount(cap.kind, cap.most)} ({cap.given})" for cap in plan.caps)
+    counts = f"{plan.fitting:,} of {plan.considered:,} designs fit, {len(plan.front):,} are on the front"
+    return f"{shape(plan.original)}; {budget}: {counts}, {len(plan.designs)} are listed"
+
+
+def listing(plan: Plan) -> str:
+    """A plan in a few lines: its summary, and the listed designs by number. Where nothing fits, it says why."""
+    if plan.closest is not None:
+        return impossible(plan)
+    lines = [f"{number:>2}  {line(design)}" for number, design in enumerate(plan.designs, 1)]
+    return "\n".join([summary(plan), *lines])
+
+
+def html(plan: Plan) -> str:
+    """A plan as a table of the original and the listed designs, for notebooks."""
+    titles = ("", "layers", "heads", "head_dim", "MLP", "parameters", "FLOPs", "kappa", "warnings")
+    named = [("original", plan.original), *((str(i), design) for i, design in enumerate(plan.designs, 1))]
+    rows = [(name, *_cells(design)) for name, design in named]
+    return html_table(titles, rows, summary(plan) if plan.closest is None else impossible(plan))
+
+
+def _cells(design: Design) -> tuple[str, ...]:
+    dims, ratios = design.dims, design.ratios
+    sizes = tuple(per_stage(dims[name]) for name in ("depth", "heads", "head_dim", "mlp_dim"))
+    count = f"{amount('params', design.costs['params'])} ({ratios['params']:.2f}x)"
+    return (*sizes, count, f"{ratios['flops']:.2f}x", f"{design.kappa:.3g}", " ".join(design.codes))
 
 
 def impossible(plan: Plan) -> str:

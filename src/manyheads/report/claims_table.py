@@ -10,13 +10,12 @@ from dataclasses import dataclass
 from html import escape
 
 from manyheads.experiments.claims import CLAIMS
-from manyheads.experiments.verdict import POINTS, signed
+from manyheads.experiments.verdict import LARGEST, LOG_KAPPA, POINTS, Word, amount, signed, signed_ratio
 from manyheads.spec.experiment import SCALES, Experiment
 
 from .chart import Axis
 from .glossary import COMPARISONS
 from .read_runs import Section
-from .run_measurements import LARGEST, LOG_KAPPA
 from .section_verdicts import Judgement, verdicts
 from .tables import Cell, Table
 
@@ -30,9 +29,19 @@ PRINTED: dict[str, str] = {
     "A8": "(1/π) atan((π/2) √(d/heads))", "M1": "never run", "M2": "never run", "M3": "never run", "M4": "never run",
 }
 # fmt: on
-BADGES = {"holds": "yes", "does not hold": "no", "within noise": "noise", "not testable at this scale": "open"}
+BADGES: dict[str, str] = {
+    "holds": "yes",
+    "does not hold": "no",
+    "better": "yes",
+    "worse": "no",
+    "within noise": "noise",
+    "not comparable": "open",
+    "not testable in this setting": "open",
+    "not testable at this scale": "open",
+}
 AT_THIS_SCALE = " at this scale"  # left out where the scale is named
-COMPARED = ("verdict", "effect", "paper", "compared", "seeds", "held equal")
+COMPARED = ("verdict", "effect", "visible", "paper", "compared", "seeds", "held equal")
+WEAKEST: tuple[Word, ...] = ("does not hold", "not comparable", "not testable in this setting", "within noise")
 STRIP_WIDTH, STRIP_HEIGHT, STRIP_EDGE = 132, 22, 6
 
 
@@ -74,15 +83,37 @@ def claims_table(rows: Sequence[Evidence]) -> Table:
         claims.setdefault(row.claim, []).append(row)
     cells = []
     for claim, about in claims.items():
-        outcomes = Counter(_outcome(row.judgement, row.section) for row in about)
         badges = [
-            Cell(f"{word} x{count}" if count > 1 else word, kind=kind) for (word, kind), count in outcomes.items()
+            badge for scale in dict.fromkeys(row.section.scale for row in about) for badge in _claimed(about, scale)
         ]
         where = {row.section.full: f"#s{row.number}" for row in about}
         links = [Cell(name, href=href) for name, href in where.items()]
         cells.append([*_claim(claim), Cell.of(badges), Cell(PRINTED.get(claim, "")), Cell.of(links)])
     heads = ("claim", "what it says", "verdict", "paper", "experiments")
     return Table("Claims", heads, cells, words=True, cards=True, meaning=COMPARISONS)
+
+
+def _claimed(about: Sequence[Evidence], scale: str) -> list[Cell]:
+    """How a claim came out at a scale: by its primary comparisons, and how many of the others had which outcome."""
+    here = [row for row in about if row.section.scale == scale]
+    primary = [row.judgement.verdict.word for row in here if row.judgement.pair.primary]
+    badges = []
+    if primary:
+        word = joint(primary)
+        text, kind = _badge(word, scale)
+        badges.append(Cell(f"{text}, by its primary comparison{'s' * (len(primary) > 1)}", kind=kind))
+    others = Counter(_badge(row.judgement.verdict.word, scale) for row in here if not row.judgement.pair.primary)
+    for (text, kind), count in others.items():
+        badges.append(Cell(f"{text}, secondary{f' x{count}' if count > 1 else ''}", kind=kind))
+    return badges
+
+
+def joint(words: Sequence[Word]) -> Word:
+    """The verdict of several primary comparisons together: a claim about all pairs holds where it holds in all, and does
+    not where it fails in one."""
+    if all(word == "holds" for word in words):
+        return "holds"
+    return next((word for word in WEAKEST if word in words), "not testable at this scale")
 
 
 def _claim(claim: str) -> list[Cell]:
@@ -104,7 +135,7 @@ def evidence_table(rows: Sequence[Evidence]) -> Table:
 def compared(judgement: Judgement, section: Section) -> list[Cell]:
     """The cells of one comparison under the heads `COMPARED`."""
     pair, effect, metric = judgement.pair, judgement.effect, judgement.metric
-    who = f"{pair.arm} against {pair.against}" + (f", {judgement.metric_name}" if metric else "")
+    who = pair.name + (f", {judgement.metric_name}" if metric else "")
     word, kind = _outcome(judgement, section)
     printed = Cell(f"({PRINTED[pair.claim]})" if pair.claim in PRINTED else "")
     if pair.printed is not None:
@@ -112,16 +143,20 @@ def compared(judgement: Judgement, section: Section) -> list[Cell]:
     return [
         Cell(word, kind=kind),
         _effect(judgement),
+        _visible(judgement),
         printed,
         Cell(who),
         Cell("") if effect is None else Cell(str(effect.seeds), effect.seeds),
-        Cell(section.held_equal),
+        Cell(judgement.held_equal),
     ]
 
 
 def _outcome(judgement: Judgement, section: Section) -> tuple[str, str]:
     """The text of a verdict's badge, with its scale, and the kind of badge."""
-    word, scale = judgement.verdict.word, section.scale
+    return _badge(judgement.verdict.word, section.scale)
+
+
+def _badge(word: str, scale: str) -> tuple[str, str]:
     if scale == "smoke":
         return "smoke: claims nothing", "smoke"
     return f"{scale}: {word.removesuffix(AT_THIS_SCALE)}" if scale else word, BADGES[word]
@@ -131,12 +166,21 @@ def _effect(judgement: Judgement) -> Cell:
     effect, metric = judgement.effect, judgement.metric
     if effect is None:
         return Cell("")
-    low, high = (signed(end, metric).removesuffix(POINTS) for end in (effect.low, effect.high))
-    text, number = signed(effect.difference, metric), _number(effect.difference, metric)
+    show = signed_ratio if judgement.pair.ratio else lambda value: signed(value, metric)
+    low, high = (show(end).removesuffix(POINTS) for end in (effect.low, effect.high))
+    text, number = show(effect.difference), _number(effect.difference, metric)
     if math.isfinite(effect.low):
         ends = {"low": _number(effect.low, metric), "high": _number(effect.high, metric)}
         return Cell(f"{text} ({low} to {high})", number, ends, drawn=strip(judgement))
     return Cell(f"{text} (one seed)", number, drawn=strip(judgement))
+
+
+def _visible(judgement: Judgement) -> Cell:
+    """The smallest difference that these seeds show in four of five experiments."""
+    effect = judgement.effect
+    if effect is None or not effect.error or not math.isfinite(effect.visible):
+        return Cell("")
+    return Cell(amount(effect.visible, judgement.metric), effect.visible)
 
 
 def _number(effect: float, metric: str) -> float:
@@ -152,13 +196,14 @@ def strip(judgement: Judgement) -> str:
         return ""
     ends = [end for end in (effect.low, effect.high) if math.isfinite(end)]
     marks = [0.0, effect.difference, *ends, *([] if pair.printed is None else [pair.printed])]
-    axis = Axis.over([*marks, *([pair.margin, -pair.margin] if pair.margin else [])], room=0.08)
+    bounds = [pair.target + pair.margin, pair.target - pair.margin] if pair.margin else []
+    axis = Axis.over([*marks, *bounds], room=0.08)
 
     def at(value: float) -> float:
         return STRIP_EDGE + axis.share(min(max(value, axis.low), axis.high)) * (STRIP_WIDTH - 2 * STRIP_EDGE)
 
     middle, bottom = STRIP_HEIGHT / 2, STRIP_HEIGHT - 2
-    name = escape(f"{pair.arm} against {pair.against}: {signed(effect.difference, judgement.metric)}")
+    name = escape(f"{pair.name}: {signed(effect.difference, judgement.metric)}")
     parts = [f'<svg class="strip" viewBox="0 0 {STRIP_WIDTH} {STRIP_HEIGHT}" role="img" aria-label="{name}">']
     for low, high in expected_side(judgement):
         parts.append(f'<path class="wanted" d="M{at(low):.1f} 2H{at(high):.1f}V{bottom}H{at(low):.1f}z"/>')
@@ -173,16 +218,23 @@ def strip(judgement: Judgement) -> str:
 
 def expected_side(judgement: Judgement) -> list[tuple[float, float]]:
     """Where the whole interval has to lie for the claim to hold."""
-    margin, far = judgement.pair.margin, math.inf
+    margin, target, far = judgement.pair.margin, judgement.pair.target, math.inf
+    up = judgement.better == "up"
     match judgement.pair.expect:
         case "more":
-            return [(margin, far)]
+            return [(target + margin, far)]
         case "less":
-            return [(-far, -margin)]
+            return [(-far, target - margin)]
+        case "better":
+            return [(target + margin, far)] if up else [(-far, target - margin)]
         case "no_loss":
-            return [(-margin, far)] if judgement.better == "up" else [(-far, margin)]
+            return [(target - margin, far)] if up else [(-far, target + margin)]
+        case "equal":
+            return [(target - margin, target + margin)]
+        case "differ":
+            return [(-far, target - margin), (target + margin, far)]
         case _:
-            return [(-far, -margin), (margin, far)] if margin else []
+            return []
 
 
 def tally(rows: Sequence[Evidence]) -> str:

@@ -7,15 +7,15 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 
 from manyheads.arch.count import params
-from manyheads.experiments.statistics import LEAST, mean, spread, trend
-from manyheads.experiments.verdict import seeds
+from manyheads.experiments.designs import LEAST, partial_correlation
+from manyheads.experiments.statistics import mean, spread
+from manyheads.experiments.verdict import LARGEST, LOG_KAPPA
 
 from .arms_grid import ArmsGrid, arms_grid, factors
 from .chart import Chart, Dot, Figure, Line, Point
 from .kappa_figures import SEEDS, arm_curves, kappa_figures
 from .number_text import at_tick, axis_name, is_kappa, plain, score, short, steps, with_spread
 from .read_runs import ArmRuns, Section
-from .run_measurements import LARGEST, LOG_KAPPA
 
 NAMED = 8  # most arms that have room for their names in a figure
 MEASURES = 8  # most metrics with figures of their own, of an experiment that measures without training
@@ -221,13 +221,16 @@ def _against_kappa(section: Section, metric: str) -> Figure:
 
 
 def _correlation(section: Section, metric: str) -> str:
-    """The rank correlation of kappa and the metric over all arms, in a sentence."""
-    logs, scores = ({arm.name: arm.values(name) for arm in section.arms} for name in (LOG_KAPPA, metric))
-    effect = trend(logs, scores)
-    if not effect.seeds:
+    """The rank correlation of kappa and the metric over all arms, each at its mean over seeds, in a sentence."""
+    values = [(arm.values(LOG_KAPPA), arm.values(metric)) for arm in section.arms]
+    means = [(mean(list(logs.values())), mean(list(scores.values()))) for logs, scores in values if logs and scores]
+    found = partial_correlation([x for x, _ in means], [y for _, y in means], {}, permutations=0)
+    if found is None:
         return ""
-    span = f"; 95 % interval {effect.low:+.2f} to {effect.high:+.2f}" if math.isfinite(effect.low) else ""
-    return f"Rank correlation over the arms: {effect.difference:+.2f}, mean of {seeds(effect.seeds)}{span}."
+    return (
+        f"Rank correlation over {found.designs} arms: {found.value:+.2f}; "
+        f"95 % interval {found.low:+.2f} to {found.high:+.2f}."
+    )
 
 
 def _names(section: Section) -> list[str]:

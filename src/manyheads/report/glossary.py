@@ -46,17 +46,18 @@ ARMS = TERMS | {
 # heads of the tables of claims and of comparisons
 COMPARISONS = {
     "verdict": "the outcome by the rule below the claims, with its scale; x2 means that two comparisons have it",
-    "effect": "difference between the means over seeds, with its 95 % interval; for kappa a factor",
+    "effect": "difference between the means over seeds, with its 95 % interval; for kappa and for ratios a factor",
+    "visible": "the smallest true difference that these seeds, with this scatter, show in four of five experiments",
     "paper": "the same difference as the paper printed it; in brackets, what it printed about the claim as a whole",
     "compared": "an arm, the arm it is compared against, and the metric",
     "seeds": "number of seeds with finished runs",
-    "held equal": "the basis: what both arms have the same amount of",
+    "held equal": "the basis: what both arms have the same amount of, read from their runs",
 }
 # fmt: on
 
 SCALES = {
     "smoke": "shows that everything works",
-    "laptop": "reduced sizes, on two CPU cores; a verdict is about these sizes",
-    "small": "reduced sizes, on one GPU; a verdict is about these sizes",
+    "laptop": "reduced sizes, meant for two CPU cores; a verdict is about these sizes",
+    "small": "reduced sizes, meant for one GPU; a verdict is about these sizes",
     "paper": "the paper's own sizes",
 }

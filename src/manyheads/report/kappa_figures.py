@@ -7,13 +7,14 @@ import math
 from collections.abc import Callable, Sequence
 
 from manyheads.experiments.statistics import mean
+from manyheads.experiments.verdict import LARGEST
 
 from . import number_text
 from .arms_grid import ArmsGrid
 from .chart import Chart, Figure, Line, Point, thin
 from .number_text import plain, steps
 from .read_runs import ArmRuns, ReportedRun, Section
-from .run_measurements import LARGEST, LOGARITHMS, ProbeCurves
+from .run_measurements import LOGARITHMS, ProbeCurves
 
 POINTS = 4000  # of one figure, shared among its lines, so that a page of thousands of runs stays small
 SEEDS = 8  # more lines of single seeds than that hide the mean; so do single seeds of more arms

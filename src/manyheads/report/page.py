@@ -16,22 +16,26 @@ from manyheads.spec.files import replace, unwritten
 from .claims_table import claims_table, claims_without_runs, evidence, evidence_table, tally
 from .explorer import markup, rules
 from .glossary import ARMS, COMPARISONS
-from .read_runs import ReportedRuns, read_runs
+from .read_runs import Asked, ReportedRuns, read_runs
 from .section_html import link, section_html
+from .section_verdicts import check_asked
 from .svg import resource
 from .tables import html
 
 OPEN = 25  # with more comparisons the reader has to unfold them
 RULE = """<details><summary>How a verdict is made</summary><p>An experiment states in advance what it expects of two
-arms: more, less, different, or no loss beyond a margin. The effect is the difference between their means over the seeds
-that both have (over all seeds if they share fewer than two), with a 95 % interval by Student's t (by Welch's if they share
-fewer than two). <b>Holds</b>: the whole interval is on the expected side, which is shaded. <b>Does not hold</b>: none of
-the interval is. <b>Within noise</b>: the interval is on both sides; this is not evidence that nothing was lost. <b>Not
-testable</b>: fewer than three seeds, or nothing to compare. Every verdict names its scale and is about that scale alone:
-laptop and small are reduced sizes, for two CPU cores and for one GPU. A claim with several comparisons has no common
-verdict. A smoke run shows that everything works and claims nothing, whatever its numbers. Intervals are not corrected for
-how many there are: if twenty true effects are zero, one of their intervals is expected to miss zero. The diamond is what
-the paper printed, from its own setting.</p></details>
+arms: better, more, less, different, equal, or no loss, with a margin. The effect is the difference between their means
+over the seeds that both have (over all seeds if they share fewer than two), with a 95 % interval by Student's t (by
+Welch's if they share fewer than two). Where the experiment declares it, the scatter is that of all its arms.
+<b>Holds</b>: the whole interval is on the expected side, which is shaded. <b>Does not hold</b>: none of the interval is.
+<b>Within noise</b>: the interval is on both sides; this is not evidence that nothing was lost. <b>Not comparable</b>: the
+arms differ in task, data, batch or budget although their experiment does not say so. <b>Not testable in this setting</b>:
+an arm does no better than a constant guess, or the control that has to lose did not, so that a loss would not have been
+seen. <b>Not testable</b>: fewer than three seeds, or nothing to compare. A claim is decided by its primary comparisons,
+all of them together, at the scale named and about that scale alone: laptop and small are reduced sizes. The other
+comparisons of a section are corrected for their number by Holm's rule; their intervals are drawn uncorrected. A trend is
+a rank correlation over designs, tested by permutation. A smoke run shows that everything works and claims nothing,
+whatever its numbers. The diamond is what the paper printed, from its own setting.</p></details>
 """.replace("\n", " ")
 
 TERMS_LINE = (
@@ -48,10 +52,12 @@ def write(
     experiments: Mapping[str, Experiment] = EXPERIMENTS,
     command: str = "",
     assets: Path | None = None,
+    asked: Asked | None = None,
 ) -> ReportedRuns:
     """Write the page about all runs below `root` to `out`, and return these runs. With `assets`, a folder, every figure
-    and every table is also written there as a file."""
-    runs = read_runs(root, experiments)
+    and every table is also written there as a file. `asked` is compared instead of what experiments expect."""
+    runs = read_runs(root, experiments, asked)
+    check_asked(runs.sections)
     if not runs.sections and not runs.problems:
         raise UserError(
             f"{root} holds no run folder; give the folder that `manyheads demo` or `manyheads train` wrote to"

@@ -11,8 +11,7 @@ from pathlib import Path
 from manyheads.runs import RunFolder, find
 from manyheads.spec.arch import Arch
 from manyheads.spec.errors import UserError
-from manyheads.spec.experiment import SCALES, Experiment
-from manyheads.spec.measurements import Measurement
+from manyheads.spec.experiment import SCALES, Expect, Experiment
 
 from .run_measurements import HEADLINE, Measurements, measurements
 
@@ -58,6 +57,18 @@ class ArmRuns:
 
 
 @dataclass(frozen=True)
+class Asked:
+    """What somebody asks of runs that belong to no experiment: how every arm compares with the arm `against`. Empty:
+    with the one called original, or else with the one that has most parameters. `metric` is a score, empty for the
+    headline."""
+
+    against: str = ""
+    expect: Expect = "open"
+    margin: float = 0.0
+    metric: str = ""
+
+
+@dataclass(frozen=True)
 class Section:
     """What is compared together: the arms of an experiment at a scale on a basis, or runs that belong to none."""
 
@@ -66,6 +77,7 @@ class Section:
     basis: str
     experiment: Experiment | None
     arms: list[ArmRuns]
+    asked: Asked = field(default_factory=lambda: Asked())
 
     @property
     def title(self) -> str:
@@ -76,13 +88,6 @@ class Section:
     def full(self) -> str:
         """Its name with basis and scale, as files are named."""
         return " ".join(filter(None, [self.name or "single runs", self.basis, self.scale]))
-
-    @property
-    def held_equal(self) -> str:
-        """The basis: what is held equal between the arms (steps, samples, flops, seconds)."""
-        specs = [run.folder.spec for run in self.runs if run.folder.spec is not None]
-        kinds = [spec.recipe.basis.kind for spec in specs if not isinstance(spec.task, Measurement)]
-        return self.basis or " or ".join(dict.fromkeys(kinds))
 
     @property
     def runs(self) -> list[ReportedRun]:
@@ -109,8 +114,9 @@ class ReportedRuns:
     problems: list[RunFolder]
 
 
-def read_runs(root: Path, experiments: Mapping[str, Experiment]) -> ReportedRuns:
-    """All runs below `root` in their sections; damaged and foreign folders in `problems`."""
+def read_runs(root: Path, experiments: Mapping[str, Experiment], asked: Asked | None = None) -> ReportedRuns:
+    """All runs below `root` in their sections; damaged and foreign folders in `problems`. With `asked`, every section
+    answers that, also where its experiment expects something else."""
     sections: dict[tuple[str, str, str], dict[tuple[str, str], ArmRuns]] = {}
     problems: list[RunFolder] = []
     for folder in find(root):
@@ -142,7 +148,12 @@ def read_runs(root: Path, experiments: Mapping[str, Experiment]) -> ReportedRuns
         return not name, order, name, -SCALES.index(scale) if scale in SCALES else 1, basis
 
     ordered = [
-        Section(*key, experiments.get(key[0]), sorted(sections[key].values(), key=lambda arm: (arm.order, arm.name)))
+        Section(
+            *key,
+            experiments.get(key[0]) if asked is None else None,
+            sorted(sections[key].values(), key=lambda arm: (arm.order, arm.name)),
+            asked or Asked(),
+        )
         for key in sorted(sections, key=place)
     ]
     for section in ordered:

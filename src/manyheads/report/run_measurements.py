@@ -17,8 +17,7 @@ from manyheads.spec.serialise import to_dict
 
 from .chart import Point
 
-LOG_KAPPA, HEADLINE = "log_kappa", "headline"  # mean over layers at the last probe; each run's own headline metric
-LARGEST = 300.0  # of a log kappa: beyond it a matrix has no full rank in any precision
+HEADLINE, BEST = "headline", "best"  # each run's own headline metric; its best value at any evaluation
 # further numbers of a probe, where they were asked for: name, path in the record, whether its logarithm is averaged
 # fmt: off
 MORE: tuple[tuple[str, tuple[str, ...], bool], ...] = (
@@ -81,9 +80,15 @@ class Measurements:
 
     def final(self, metric: str) -> float | None:
         """The last value of a metric. It may be a score, a number that the probe writes (of the first kind of attention
-        that has it), the run's `seconds` or `rate`, or `headline`, the run's own headline metric."""
+        that has it), the run's `seconds` or `rate`, or `headline`, the run's own headline metric; of that, `best` is
+        the best value at any evaluation."""
         if metric == HEADLINE:
             return self.scores.get(self.better[0])
+        if metric == BEST:
+            pick = max if self.better[1] == "up" else min
+            last = self.scores.get(self.better[0])
+            values = [value for _, value in self.curve] + ([] if last is None else [last])
+            return pick(values) if self.scores and values else None
         probed = (curves.last[metric] for curves in self.probes.values() if metric in curves.last)
         times = {"seconds": self.seconds, "rate": self.rate}
         return self.scores.get(metric, next(probed, times.get(metric)))

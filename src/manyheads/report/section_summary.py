@@ -9,7 +9,7 @@ from typing import Any
 from manyheads.arch.controls import depths, head_dims, heads, inners
 from manyheads.arch.count import forward_flops, params
 from manyheads.experiments.statistics import mean, spread
-from manyheads.experiments.verdict import SEEDS, seeds
+from manyheads.experiments.verdict import LARGEST, SEEDS, seeds
 from manyheads.spec.measurements import Measurement
 from manyheads.spec.parts import Token
 from manyheads.spec.run import RunSpec
@@ -18,11 +18,11 @@ from manyheads.spec.serialise import to_dict
 from . import number_text
 from .glossary import SCALES
 from .read_runs import ArmRuns, Section
-from .run_measurements import LARGEST
 from .section_verdicts import Judgement, verdicts
 from .tables import Cell
 
 SCORES = 10  # most columns of further scores
+SAID = ("holds", "does not hold", "better", "worse", "within noise")
 
 
 def table(section: Section, *, full: bool = False) -> list[dict[str, Cell]]:
@@ -163,9 +163,16 @@ def conclusion(section: Section) -> list[str]:
     sentences += [one.verdict.found for one in sorted(judgements, key=lambda one: one.effect is None)]
     scale = f" at scale {section.scale}" if section.scale else ""
     for one in judgements:
-        if one.verdict.word in ("holds", "does not hold"):
+        if one.verdict.word in SAID:
             claim = f" ({one.pair.claim}: {one.claim})" if one.claim else ""
-            sentences.append(f"{one.pair.arm} against {one.pair.against}: {one.verdict.word}{scale}{claim}.")
+            metric = f" in {one.metric_name}" if one.pair.expect == "open" else ""
+            sentences.append(f"{one.pair.name}: {one.verdict.word}{metric}{scale}{claim}.")
+    unlike = dict.fromkeys(
+        f"{one.pair.name}: {one.verdict.word}. {one.verdict.reason}"
+        for one in judgements
+        if one.verdict.word in ("not comparable", "not testable in this setting")
+    )
+    sentences += unlike
     finished = [run for run in section.runs if run.state == "done"]
     excess = [
         curves.log_kappa[-1][1] - curves.gaussian

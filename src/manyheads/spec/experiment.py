@@ -13,15 +13,31 @@ from pathlib import Path
 from typing import Any, Literal
 
 from .arch import Arch
+from .comparison import EXPECTED, Comparison, Expect, Growth, Loses, Trend
 from .errors import UserError, nearest
 from .recipe import Recipe
 from .run import RunSpec
 from .task import Task
 
 Scale = Literal["smoke", "laptop", "small", "paper"]
-Expect = Literal["no_loss", "more", "less", "differ"]
 SCALES = ("smoke", "laptop", "small", "paper")
-EXPECTED = ("no_loss", "more", "less", "differ")
+__all__ = [
+    "EXPECTED",
+    "SCALES",
+    "Arm",
+    "Best",
+    "Comparison",
+    "Expect",
+    "Experiment",
+    "Growth",
+    "Loses",
+    "Pretraining",
+    "Scale",
+    "Setting",
+    "Trend",
+    "folder",
+    "specs",
+]
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.+]*")  # part of a folder's name; the minus sign separates the parts
 
 
@@ -67,13 +83,15 @@ class Best:
 @dataclass(frozen=True)
 class Setting:
     """What one scale runs: every arm with every seed, once for each basis, which `recipes` maps to its recipe. `bests`
-    are the designs that have several arms. `task` is None where every arm has its own."""
+    are the designs that have several arms, `growths` what is expected over sizes. `task` is None where every arm has its
+    own."""
 
     arms: tuple[Arm, ...]
     seeds: tuple[int, ...]
     task: Task | None
     recipes: Mapping[str, Recipe]
     bests: tuple[Best, ...] = ()
+    growths: tuple[Growth, ...] = ()
 
     def __post_init__(self) -> None:
         for what, values in (
@@ -83,44 +101,6 @@ class Setting:
         ):
             if not values or len(set(values)) < len(values):
                 raise UserError(f"a setting has {what} {list(values)}; write at least one, and none twice")
-
-
-@dataclass(frozen=True)
-class Comparison:
-    """What is expected of `arm` beside `against`, fixed before anything is run.
-
-    `more` and `less` are about the metric's value, `no_loss` about quality: not worse than `against` by more than
-    `margin`. `differ` expects a difference in either direction, one of at least `margin`. `metric` is a score of the
-    task, empty for its headline, or `log_kappa`: the mean over layers at the last probe. `printed` is the paper's own
-    difference."""
-
-    arm: str
-    against: str
-    expect: Expect
-    margin: float = 0.0
-    claim: str = ""
-    metric: str = ""
-    printed: float | None = None
-
-    def __post_init__(self) -> None:
-        if self.expect not in EXPECTED:
-            raise UserError(f"expect is {self.expect!r}; write one of {', '.join(EXPECTED)}")
-        if self.margin < 0 or (self.expect == "no_loss" and self.margin == 0):
-            raise UserError(
-                f"the margin of {self.arm} against {self.against} is {self.margin}; write a number above 0: "
-                "what still counts as no loss"
-            )
-
-
-@dataclass(frozen=True)
-class Trend:
-    """What is expected over all arms of an experiment: where `x` is more, `y` is `more` or `less`. Both name a score, a
-    number that the probe writes, or a number of the architecture (heads, depth, inner, params)."""
-
-    x: str
-    y: str
-    expect: Literal["more", "less"]
-    claim: str = ""
 
 
 @dataclass(frozen=True)
@@ -138,7 +118,8 @@ class Experiment:
 
     `settings` has the scales at which it can be run, `printed` what the paper printed for an arm, `run` the command
     that runs it, where that is not `manyheads run`. `shows` names the tables and figures of the paper that are in it,
-    where its title does not. Runs that are `alone` measure time: nothing else may run beside them."""
+    where its title does not. Runs that are `alone` measure time: nothing else may run beside them. `pooled` declares
+    that seeds scatter alike in all arms, so that all of them together say how much."""
 
     name: str
     title: str
@@ -151,6 +132,7 @@ class Experiment:
     trends: tuple[Trend, ...] = ()
     after: Pretraining | None = None
     alone: bool = False
+    pooled: bool = False
 
     def __post_init__(self) -> None:
         _named("experiment", self.name)
@@ -158,18 +140,25 @@ class Experiment:
             if scale not in SCALES:
                 raise UserError(f"experiment {self.name} has scale {scale!r}; write one of {', '.join(SCALES)}")
             arms = {arm.name for arm in setting.arms}
-            for pair in self.comparisons:
-                for name in (pair.arm, pair.against):
+            for pair in self.compared(scale):
+                for name in pair.arms:
                     if name not in arms:
                         raise UserError(
                             f"experiment {self.name} compares {name!r}, which is no arm at scale {scale}"
                             f"{nearest(name, arms)}"
                         )
 
+    def compared(self, scale: str) -> tuple[Comparison, ...]:
+        """The comparisons that are made at a scale."""
+        return tuple(pair for pair in self.comparisons if scale in (pair.scales or SCALES))
+
     @property
     def claims(self) -> tuple[str, ...]:
         """The claims that the experiment decides, each once."""
-        return tuple(dict.fromkeys(pair.claim for pair in self.comparisons if pair.claim))
+        growths = [growth for setting in self.settings.values() for growth in setting.growths]
+        claims = [one.claim for one in self.comparisons]
+        claims += [one.claim for one in self.trends] + [one.claim for one in growths]
+        return tuple(dict.fromkeys(filter(None, claims)))
 
     def command(self, scale: str) -> str:
         """The command that runs it."""

@@ -18,6 +18,8 @@ from .rank import (
 )
 from .softmax import (
     attention_kappa,
+    attention_kappa_holds,
+    expected_edges,
     logit_std,
     mean_energy,
     product_edges,
@@ -28,9 +30,10 @@ from .softmax import (
 
 # fmt: off
 __all__ = [
-    "LogKappa", "attention_kappa", "best_rank_one", "gaussian_bound", "gaussian_edge", "gaussian_log_kappa", "harmonics",
-    "heads_for_degree", "heads_high_accuracy", "heads_high_dimension", "logit_std", "majority_vote", "mean_energy",
-    "one_head", "peak_heads", "plateau", "product_edges", "rank_coverage", "rank_one_overlaps", "ratio_for",
-    "raw_attention_kappa", "sample_kappa", "sign_coefficient", "splitting_floor", "token_kappa", "value_kappa",
+    "LogKappa", "attention_kappa", "attention_kappa_holds", "best_rank_one", "expected_edges", "gaussian_bound",
+    "gaussian_edge", "gaussian_log_kappa", "harmonics", "heads_for_degree", "heads_high_accuracy",
+    "heads_high_dimension", "logit_std", "majority_vote", "mean_energy", "one_head", "peak_heads", "plateau",
+    "product_edges", "rank_coverage", "rank_one_overlaps", "ratio_for", "raw_attention_kappa", "sample_kappa",
+    "sign_coefficient", "splitting_floor", "token_kappa", "value_kappa",
 ]
 # fmt: on
