@@ -32,8 +32,8 @@ class PackedText(Task):
 
     def __post_init__(self) -> None:
         name = type(self).__name__
-        check_corpus(self.data)
         super().__post_init__()
+        check_corpus(self.data)
         between(f"{name}.tokens", self.tokens, 2, whole=True)
         between(f"{name}.held", self.held, 0, 0.9)
         for field in ("vocab", "test_limit"):
@@ -99,8 +99,8 @@ class Glue(Task):
     test_limit: int | None = None
 
     def __post_init__(self) -> None:
-        glue_set(self.task)
         super().__post_init__()
+        glue_set(self.task)
         between("Glue.tokens", self.tokens, 4, whole=True)
         for name in ("vocab", "limit", "test_limit"):
             if getattr(self, name) is not None:
