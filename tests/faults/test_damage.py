@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import resource
 import shutil
 import sys
@@ -15,6 +16,8 @@ import pytest
 
 from manyheads.runs import Run
 from manyheads.spec.errors import UserError
+from manyheads.sweep.jobs import Job, QuietView
+from manyheads.sweep.local import run as sweep
 from manyheads.train.early_end import Stopped
 from manyheads.train.loop import train
 from tests.train.tiny import run_here, spawn, spec, steps, traces
@@ -59,6 +62,14 @@ def flip(checkpoint: Path) -> None:
     tensors(checkpoint).write_bytes(data)
 
 
+def change(checkpoint: Path, *, keep: bool = False, **fields: Any) -> None:
+    """Other values in the note. Unless it is kept, the note's own hash goes, too: earlier versions wrote none."""
+    note = json.loads((checkpoint / "note.json").read_text()) | fields
+    if not keep:
+        note.pop("digest", None)
+    (checkpoint / "note.json").write_text(json.dumps(note))
+
+
 # fmt: off
 DAMAGES: dict[str, Callable[[Path], Any]] = {
     "a flipped bit": flip,
@@ -71,6 +82,19 @@ DAMAGES: dict[str, Callable[[Path], Any]] = {
     "note of another kind": lambda path: (path / "note.json").write_text("[1, 2]"),
     "note with a wrong value": lambda path: (path / "note.json").write_text(
         (path / "note.json").read_text().replace('"step": ', '"step": "x", "steps": ')),
+    "note changed": lambda path: change(path, keep=True, elapsed=10.0),
+    "note with a huge number": lambda path: change(path, elapsed=10**400),
+    "note with infinity": lambda path: (path / "note.json").write_text(
+        re.sub('"elapsed": [^,]*', '"elapsed": 1e999', (path / "note.json").read_text())),
+    "note with a time before the start": lambda path: change(path, elapsed=-1.0),
+    "note of another step": lambda path: change(path, step=15),
+    "note of steps to come": lambda path: change(path, told=17),
+    "note of no process": lambda path: change(path, processes=0),
+    "note with huge sizes": lambda path: change(path, sizes={"metrics": 10**400, "spectra": 0, "timings": 0}),
+    "note without files": lambda path: change(path, files=None),
+    "note with a list of files": lambda path: change(path, files=[{}]),
+    "a file in its place": lambda path: (shutil.rmtree(path), path.write_text("no folder")),
+    "a lost link in its place": lambda path: (shutil.rmtree(path), path.symlink_to("nowhere")),
     "a later version's": lambda path: (path / "note.json").write_text(
         (path / "note.json").read_text().replace('"schema": 1', '"schema": 99')),
 }
@@ -87,6 +111,42 @@ def test_a_damaged_newest_checkpoint_falls_back_to_the_one_before(
     assert "step-00000016 is damaged" in ear.heard[0]
     assert ear.heard[1] == "resuming from step 15"
     assert traces(folder) == whole
+
+
+@pytest.mark.parametrize("damage", ["a file in its place", "a lost link in its place"])
+def test_what_stands_in_the_place_of_a_checkpoint_is_not_counted_as_one(
+    damage: str, folder: Path, whole: dict[str, bytes]
+) -> None:
+    DAMAGES[damage](folder / "checkpoint" / "step-00000016")
+    (folder / "checkpoint" / "step-00000017").write_text("no folder")
+    with pytest.raises(Stopped):
+        train(Run.open(folder), device="cpu", progress=Ear(20))
+    assert sorted(path.name for path in (folder / "checkpoint").iterdir()) == ["step-00000015", "step-00000020"]
+    train(Run.open(folder), device="cpu", progress="none")
+    assert traces(folder) == whole
+
+
+def test_a_checkpoint_of_an_earlier_version_is_resumed(folder: Path, whole: dict[str, bytes]) -> None:
+    change(folder / "checkpoint" / "step-00000016")
+    ear = Ear()
+    train(Run.open(folder), device="cpu", progress=ear)
+    assert ear.heard[0] == "resuming from step 16"
+    assert traces(folder) == whole
+
+
+@pytest.mark.parametrize("look", ["train", "sweep"])
+def test_checkpoints_that_a_kill_after_the_result_left_are_deleted_at_the_next_look(
+    look: str, stopped: Path, tmp_path: Path
+) -> None:
+    run_here(tmp_path / "run", MADE)
+    shutil.copytree(stopped / "checkpoint", tmp_path / "run" / "checkpoint")
+    before = (tmp_path / "run" / "result.json").read_bytes()
+    if look == "train":
+        train(Run.open(tmp_path / "run"), device="cpu", progress="none")
+    else:
+        assert [one.fate for one in sweep([Job(tmp_path / "run", MADE)], look=QuietView())] == ["skipped"]
+    assert not (tmp_path / "run" / "checkpoint").exists()
+    assert (tmp_path / "run" / "result.json").read_bytes() == before
 
 
 def test_with_all_checkpoints_damaged_it_starts_over_and_says_so(folder: Path, whole: dict[str, bytes]) -> None:

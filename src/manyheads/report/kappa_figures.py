@@ -100,7 +100,7 @@ def _predicted(arm: ArmRuns, colour: int, kind: str) -> Line | None:
     at_steps = [step for probe in probes for step, _ in probe.log_kappa]
     if not probes or probes[0].gaussian is None:
         return None
-    value = math.exp(probes[0].gaussian)
+    value = math.exp(min(probes[0].gaussian, LARGEST))
     return Line([(min(at_steps), value), (max(at_steps), value)], colour, "dotted", f"{arm.name}, Gaussian prediction")
 
 

@@ -16,6 +16,7 @@ from manyheads.spec.experiment import SCALES, Expect, Experiment
 from .run_measurements import HEADLINE, Measurements, measurements
 
 SEED = re.compile(r"-s\d+$")
+NO_TEXT = re.compile("[\ud800-\udfff]")  # how Python writes the bytes of a name that is not UTF-8
 LAST = 1_000_000  # order of an arm whose label has none
 
 
@@ -120,6 +121,10 @@ def read_runs(root: Path, experiments: Mapping[str, Experiment], asked: Asked | 
     sections: dict[tuple[str, str, str], dict[tuple[str, str], ArmRuns]] = {}
     problems: list[RunFolder] = []
     for folder in find(root):
+        if NO_TEXT.search(str(folder.path)):  # no page can hold the name
+            name = ascii(str(folder.path)).strip("'")
+            problems.append(RunFolder(Path(name), "damaged", problem=f"{name} is a name that is not UTF-8; rename it"))
+            continue
         if folder.problem is not None or folder.spec is None:
             problems.append(folder)
             continue

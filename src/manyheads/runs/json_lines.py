@@ -3,7 +3,6 @@ incomplete is ignored, and removed before the next write."""
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, suppress
@@ -11,7 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from manyheads.spec.errors import UserError
-from manyheads.spec.files import line, refuse_constant, sync_folder, unwritten, write_all
+from manyheads.spec.files import line, sync_folder, unwritten, write_all
+from manyheads.spec.json_text import parse
 
 BLOCK = 1 << 16
 
@@ -99,8 +99,8 @@ class JsonLines:
 
     def _record(self, text: bytes, number: int) -> dict[str, Any]:
         try:
-            record = json.loads(text.decode(), parse_constant=refuse_constant)
-        except (ValueError, RecursionError):
+            record = parse(text)
+        except ValueError:
             record = None
         if not isinstance(record, dict):
             raise UserError(f"{self.path} is damaged: line {number} is not a JSON object")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import threading
 import time
 from collections.abc import Iterator, Mapping
@@ -129,6 +130,12 @@ class Run:
                 lines.flush()
             self._status((self.status or {}) | {"state": "done", "message": ""})
             replace(self.path / RESULT, dump({"schema": SCHEMA, "id": self.id, "result": values}, sort=True))
+
+    def drop_checkpoints(self) -> None:
+        """Delete the checkpoints of a finished run, which nothing reads any more. Whoever looks at the run to train it
+        calls this, because the process that finished it may have been killed before it did."""
+        if self.result is not None:
+            shutil.rmtree(self.checkpoints, ignore_errors=True)
 
     def _status(self, values: dict[str, Any]) -> None:
         values = {name: value for name, value in plain(values, STATUS, gaps=True).items() if name not in STAMPED}

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import is_dataclass
-from math import inf, isqrt
+from math import isqrt
 from typing import TYPE_CHECKING, Any
 
 from .arch import attentions, side
 from .errors import UserError
-from .field_checks import conforms, described, hints, shown
+from .field_checks import advice, conforms, hints, shown
 from .parts import (
     Attention,
     ClassAttention,
@@ -60,8 +60,8 @@ def _leaves(part: Any, where: str = "") -> None:
     kind: type = type(part)
     for name, hint in hints(kind).items():
         value, place = getattr(part, name), f"{where}.{name}".lstrip(".")
-        if not conforms(value, hint) or (isinstance(value, float) and not 0 <= value < inf):
-            raise UserError(f"{place} is {shown(value)}; write {described(hint)}")
+        if not conforms(value, hint) or (isinstance(value, float) and value < 0):
+            raise UserError(f"{place} is {shown(value)}; write {advice(value, hint)}")
         if isinstance(value, int) and not isinstance(value, bool):
             least = 0 if name in ZERO_ALLOWED or hint is float else 1
             if value < least:

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from dataclasses import fields, is_dataclass
 from functools import cache
-from math import isfinite
+from math import isfinite, log10
 from numbers import Real
 from types import UnionType
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from .errors import UserError, nearest
+
+LARGEST = 10**15  # whole numbers of a record are below this
+LONG = 200  # bits of a whole number that a message still shows
 
 
 @cache
@@ -26,11 +29,12 @@ def check_types(record: Any, where: str) -> None:
     for name, hint in hints(kind).items():
         value = getattr(record, name)
         if not conforms(value, hint):
-            raise UserError(f"{where}.{name} is {shown(value)}{_nearest(value, hint)}; write {described(hint)}")
+            raise UserError(f"{where}.{name} is {shown(value)}{_nearest(value, hint)}; write {advice(value, hint)}")
 
 
 def conforms(value: Any, hint: Any) -> bool:
-    """Whether `value` is what an annotation says. A whole number may stand for a float."""
+    """Whether `value` is what an annotation says. A whole number may stand for a float. A whole number is below
+    `LARGEST`, and a float is finite."""
     origin, options = get_origin(hint), get_args(hint)
     if hint is Any:
         return True
@@ -45,9 +49,9 @@ def conforms(value: Any, hint: Any) -> bool:
             return all(conforms(item, options[0]) for item in value)
         return len(value) == len(options) and all(map(conforms, value, options))
     if hint is float:
-        return isinstance(value, int | float) and not isinstance(value, bool)
+        return isinstance(value, int | float) and not isinstance(value, bool) and finite(value)
     if hint is int:
-        return isinstance(value, int) and not isinstance(value, bool)
+        return isinstance(value, int) and not isinstance(value, bool) and abs(value) < LARGEST
     return isinstance(value, origin or hint)
 
 
@@ -68,23 +72,52 @@ def described(hint: Any) -> str:
     return f"{'an' if hint.__name__[0] in 'AEIOU' else 'a'} {hint.__name__}"
 
 
+def advice(value: Any, hint: Any) -> str:
+    """What to write in the place of `value`, where an annotation stands."""
+    words = described(hint)
+    if isinstance(value, int) and abs(value) >= LARGEST:
+        return words.replace("a whole number", f"a whole number below 10^{log10(LARGEST):.0f}")
+    return words
+
+
+def finite(value: float) -> bool:
+    """Whether a float holds `value`, which is neither NaN nor infinite."""
+    try:
+        return isfinite(value)
+    except OverflowError:
+        return False
+
+
 def shown(value: Any) -> str:
     """A value as a message shows it."""
-    return described(type(value)) if is_dataclass(value) else repr(value)[:80]
+    if isinstance(value, int) and value.bit_length() > LONG:
+        return f"a number of about {value.bit_length() * log10(2):,.0f} digits"
+    try:
+        return described(type(value)) if is_dataclass(value) else repr(value)[:80]
+    except ValueError:  # a whole number inside is longer than Python prints
+        return f"{described(type(value))} with a number of thousands of digits"
 
 
 def _nearest(value: Any, hint: Any) -> str:
     """The nearest of the words that may stand there, as a question in brackets."""
-    words = get_args(hint) if get_origin(hint) is Literal else ()
-    question = nearest(str(value), words).removeprefix("; ") if words else ""
+    words = get_args(hint) if get_origin(hint) is Literal and isinstance(value, str) else ()
+    question = nearest(value, words).removeprefix("; ") if words else ""
     return f" ({question})" if question else ""
+
+
+def whole(name: str, value: object) -> None:
+    """Refuse what is not a whole number from 1 up, below `LARGEST`."""
+    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+        raise UserError(f"{name} is {shown(value)}; write a whole number from 1 up")
+    if value >= LARGEST:
+        raise UserError(f"{name} is {shown(value)}; write {advice(value, int)}")
 
 
 def between(name: str, value: object, low: float, high: float = float("inf"), whole: bool = False) -> None:
     """Refuse what is not a number from `low` to `high`."""
     kind = int if whole else Real
-    number = isinstance(value, kind) and not isinstance(value, bool) and isfinite(value)
+    number = isinstance(value, kind) and not isinstance(value, bool) and finite(value)  # type: ignore[arg-type]  # a number
     if not number or not low <= value <= high:  # type: ignore[operator]  # it is a number here
         word = "a whole number" if whole else "a number"
         top = f"from {low:g} to {high:g}" if high < float("inf") else f"of at least {low:g}"
-        raise UserError(f"{name} is {value!r}; write {word} {top}")
+        raise UserError(f"{name} is {shown(value)}; write {word} {top}")

@@ -6,6 +6,7 @@ from __future__ import annotations
 import errno
 import json
 import os
+import stat
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from math import isfinite
@@ -13,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from .errors import UserError
+from .json_text import parse
 
 SCHEMA = 1  # of the run folder: spec.json, status.json and result.json carry it, the JSON lines follow spec.json
 PARTIAL = ".partial"
@@ -38,14 +40,20 @@ def write_all(file: int, data: bytes) -> None:
 @contextmanager
 def writing(path: Path, *, shared: bool = False) -> Iterator[Path]:
     """A partial file to write to. When the block ends without an error, the partial file takes the place of `path` in
-    one step and is on the disk; after an error it is removed.
+    one step and is on the disk; after an error it is removed. It has the mode of any new file, also where the block puts
+    another file in its place, as safetensors does.
 
     One writer at a time, unless all writers say `shared`: each process then writes a partial file of its own."""
     partial = path.with_name(path.name + (f".{os.getpid()}" if shared else "") + PARTIAL)
     try:
+        file = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o666)
+        mode = os.fstat(file).st_mode
+        os.close(file)
         yield partial
         file = os.open(partial, os.O_RDONLY | os.O_CLOEXEC)
         try:
+            if os.fstat(file).st_mode != mode:
+                os.fchmod(file, stat.S_IMODE(mode))
             os.fsync(file)
         finally:
             os.close(file)
@@ -92,12 +100,12 @@ def read_object(path: Path, hint: str = "") -> dict[str, Any] | None:
     """The JSON object in a file, None where there is no file; damage is a sentence that ends with `hint`."""
     try:
         with open(path, "rb") as file:
-            data = json.loads(file.read().decode(), parse_constant=refuse_constant)
+            data = parse(file.read())
     except FileNotFoundError:
         return None
     except OSError as error:
         raise UserError(f"{path} cannot be read: {error.strerror or error}") from error
-    except (ValueError, RecursionError) as error:
+    except ValueError as error:
         raise UserError(f"{path} is damaged: it is not JSON ({error}){hint}") from None
     if not isinstance(data, dict):
         raise UserError(f"{path} is damaged: it is no JSON object{hint}")
@@ -161,8 +169,3 @@ def _whole(value: Any) -> Any:
     if isinstance(value, dict):
         return {name: _whole(item) for name, item in value.items()}
     return [_whole(item) for item in value] if isinstance(value, list) else value
-
-
-def refuse_constant(name: str) -> Any:
-    """For `json.loads`: NaN and Infinity are not JSON."""
-    raise ValueError(f"{name} is not a JSON number")

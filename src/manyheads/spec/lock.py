@@ -106,7 +106,7 @@ def holder(path: Path) -> str:
     try:
         record = json.loads(path.read_bytes())
         return f"process {int(record['pid'])} on {record['host']}"
-    except (OSError, ValueError, TypeError, KeyError):
+    except (OSError, OverflowError, ValueError, TypeError, KeyError):
         return "another process"
 
 

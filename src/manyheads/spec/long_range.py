@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from manyheads.spec.field_checks import between
+from manyheads.spec.field_checks import between, shown
 
 from .datasets import image_set
 from .errors import UserError
@@ -144,7 +144,7 @@ class TextTask(MadeTask):
     def __post_init__(self) -> None:
         name = type(self).__name__
         if self.data not in ("made", self.real):
-            raise UserError(f"{name}.data is {self.data!r}; write 'made' or {self.real!r}")
+            raise UserError(f"{name}.data is {shown(self.data)}; write 'made' or {self.real!r}")
         super().__post_init__()
         between(f"{name}.tokens", self.tokens, 1, whole=True)
         between(f"{name}.longest", self.longest, 1, self.tokens, whole=True)

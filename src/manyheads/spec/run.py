@@ -14,12 +14,14 @@ from manyheads.spec.task_kinds import task_from_dict
 
 from .arch import Arch
 from .errors import UserError, nearest
+from .field_checks import shown
 from .files import SCHEMA, upgrade
 from .recipe import Recipe
 from .serialise import arch_from_dict, from_dict, to_dict
 from .task import Task
 
 HASHED = ("schema", "arch", "task", "recipe", "seed")  # what decides the numbers of a run; its label does not
+SEEDS = 2**63  # a seed is below this
 
 
 @dataclass(frozen=True)
@@ -41,8 +43,8 @@ class RunSpec:
                     f"{name} is a {type(getattr(self, name)).__name__}; write a {kind.__name__}, or read plain JSON "
                     "values with RunSpec.from_dict"
                 )
-        if type(self.seed) is not int or self.seed < 0:
-            raise UserError(f"seed {self.seed!r}: write a whole number of at least 0")
+        if type(self.seed) is not int or not 0 <= self.seed < SEEDS:
+            raise UserError(f"seed {shown(self.seed)}: write a whole number of at least 0 and below 2^63")
         if not isinstance(self.label, dict):
             raise UserError(f"label is a {type(self.label).__name__}; write a JSON object")
         # a copy: nobody edits a specification later
@@ -80,12 +82,17 @@ class RunSpec:
         missing = [name for name in HASHED if name not in upgraded]
         if missing:
             raise UserError(f"the specification lacks {', '.join(missing)}")
-        if written_id is not None and written_id != digest(data):
+        try:
+            found = None if written_id is None else digest(data)
+            texts = {name: json.dumps(upgraded[name]) for name in RECORDS}
+        except (ValueError, TypeError, RecursionError) as error:
+            raise UserError(f"the specification holds what JSON cannot: {error}") from None
+        if written_id != found:
             raise UserError(
                 f"the specification was changed after it was written: its id is {written_id!r}, and its content "
-                f"gives {digest(data)!r}; start a new run for another specification"
+                f"gives {found!r}; start a new run for another specification"
             )
-        records = {name: _record(name, json.dumps(upgraded[name])) for name in RECORDS}
+        records = {name: _record(name, text) for name, text in texts.items()}
         return cls(**records, seed=upgraded["seed"], label=upgraded.get("label", {}))
 
 

@@ -20,6 +20,7 @@ from . import files, parts
 from .arch import SCHEMA, Arch, unstated_dialect
 from .errors import UserError, nearest
 from .field_checks import hints
+from .json_text import parse
 from .task import Task, TaskPart
 
 T = TypeVar("T")
@@ -140,13 +141,11 @@ def load(path: Path | str) -> Arch:
 def read_json(path: Path | str) -> Any:
     """The JSON value in a file; a missing, unreadable or broken file is a sentence."""
     try:
-        return json.loads(Path(path).read_text())
+        return parse(Path(path).read_bytes(), finite=False)
     except OSError as error:
         raise UserError(f"{path} cannot be read: {error.strerror or error}") from None
-    except (json.JSONDecodeError, UnicodeDecodeError) as error:
+    except ValueError as error:
         raise UserError(f"{path} is not JSON: {error}") from None
-    except RecursionError:
-        raise UserError(f"{path} is nested too deeply to be a record") from None
 
 
 def _short(value: Any) -> str:

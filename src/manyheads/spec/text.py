@@ -40,8 +40,8 @@ class PackedText(Task):
 
     def __post_init__(self) -> None:
         name = type(self).__name__
-        check_corpus(self.data)
         super().__post_init__()
+        check_corpus(self.data)
         check_split(self.held_split)
         if self.held_split != VALID and (self.held or self.data in CORPUS_VOCAB):
             raise UserError(
@@ -118,8 +118,8 @@ class Glue(Task):
     validation: float = field(default=0.0, metadata=LATER)
 
     def __post_init__(self) -> None:
-        glue_set(self.task)
         super().__post_init__()
+        glue_set(self.task)
         between("Glue.tokens", self.tokens, 4, whole=True)
         between("Glue.validation", self.validation, 0, 0.9)
         for name in ("vocab", "limit", "test_limit"):

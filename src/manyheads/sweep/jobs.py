@@ -85,7 +85,8 @@ def carry_out(jobs: Sequence[Job], look: Viewer, work: Callable[[list[int]], dic
     look.begin(jobs)
     try:
         outcomes = {i: Outcome(jobs[i], "skipped") for i, run in enumerate(runs) if run.result is not None}
-        for skipped in outcomes.values():
+        for i, skipped in outcomes.items():
+            runs[i].drop_checkpoints()
             look.ended(skipped)
         outcomes |= work([i for i in range(len(jobs)) if i not in outcomes])
     finally:

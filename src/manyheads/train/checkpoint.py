@@ -1,15 +1,17 @@
 """Checkpoints: safetensors written by every process through torch.distributed.checkpoint, and a note beside them.
 
     checkpoint/step-00001000/note.json            run, step, elapsed seconds, sizes of the JSON lines, hashes of the files
+                                                  and of the note itself
                              shard-*.safetensors  model, moments, averages; any number of processes can read them
 
 A checkpoint is written under a temporary name and renamed when it is on the disk, so one under its final name is
-complete; its hashes show whether the disk has damaged it since. The newest two are kept. When one is written, any
+complete; its hashes show whether it was damaged or changed since. The newest two are kept. When one is written, any
 checkpoint of a later step is deleted: resuming has skipped it as damaged."""
 
 from __future__ import annotations
 
 import hashlib
+import os
 import re
 import shutil
 import warnings
@@ -17,19 +19,21 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from torch import Tensor
 
 from manyheads.spec import serialise
 from manyheads.spec.errors import UserError
-from manyheads.spec.field_checks import check_types
-from manyheads.spec.files import PARTIAL, dump, read_object, replace, sync_folder, unwritten
+from manyheads.spec.field_checks import between, check_types
+from manyheads.spec.files import PARTIAL, canonical, dump, read_object, replace, sync_folder, unwritten
 
 from .parallel import Ranks
 
 SCHEMA = 1
 NOTE = "note.json"
 KEPT = 2
+LARGEST = 1e15  # of every number in a note
 NAME = re.compile(r"step-(\d{8,})")
 
 
@@ -58,6 +62,12 @@ class CheckpointNote:
 
     def __post_init__(self) -> None:
         check_types(self, NOTE)
+        between("elapsed", self.elapsed, 0, LARGEST)
+        between("processes", self.processes, 1, LARGEST, whole=True)
+        counts = {"step": self.step, "samples": self.samples} | serialise.to_dict(self.sizes)
+        for name, count in counts.items():
+            between(name, count, 0, LARGEST, whole=True)
+        between("told", self.told, 0, self.step, whole=True)
 
 
 class Damaged(UserError):
@@ -74,23 +84,24 @@ def save(folder: Path, tensors: dict[str, Tensor], note: CheckpointNote, ranks: 
                 folder.mkdir()
                 sync_folder(folder.parent)
             for unfinished in folder.glob(f"*{PARTIAL}"):  # left by a kill
-                shutil.rmtree(unfinished)
+                _delete(unfinished)
             partial.mkdir()
     ranks.wait()
     try:
         _write(partial, tensors, ranks)
         if ranks.first:
             with _write_errors(partial):
-                replace(partial / NOTE, dump(serialise.to_dict(note) | {"files": _manifest(partial)}))
-                if final.exists():  # it is damaged: from an intact one this step would not have been repeated
-                    shutil.rmtree(final)
+                data = serialise.to_dict(note) | {"files": _manifest(partial)}
+                replace(partial / NOTE, dump(data | {"digest": _digest(data)}))
+                if os.path.lexists(final):  # it is damaged: from an intact one this step would not have been repeated
+                    _delete(final)
                 partial.rename(final)
                 sync_folder(folder)
                 checkpoints = _all(folder)
-                newest_two = [path for path in checkpoints if _step(path) <= note.step][:KEPT]
+                newest_two = [path for path in checkpoints if path.is_dir() and _step(path) <= note.step][:KEPT]
                 for path in checkpoints:
                     if path not in newest_two:
-                        shutil.rmtree(path)
+                        _delete(path)
     except BaseException:
         if ranks.first:
             shutil.rmtree(partial, ignore_errors=True)
@@ -113,6 +124,8 @@ def _newest_intact(folder: Path, run: str, say: Callable[[str], None]) -> tuple[
     for path in _all(folder):
         try:
             note = _read(path)
+            if note.run == run and note.step != _step(path):
+                raise Damaged(f"{path} is damaged: its {NOTE} says step {note.step}")
         except Damaged as error:
             say(f"{error}; it is skipped")
             continue
@@ -131,11 +144,6 @@ def load(path: Path, tensors: dict[str, Tensor], ranks: Ranks) -> None:
 
     with _quiet():
         dcp.load(_views(tensors), storage_reader=dcp.HuggingFaceStorageReader(str(path)), no_dist=ranks.world == 1)
-
-
-def clear(folder: Path) -> None:
-    """Delete all checkpoints, when the run is done and its model saved."""
-    shutil.rmtree(folder, ignore_errors=True)
 
 
 def _write(folder: Path, tensors: dict[str, Tensor], ranks: Ranks) -> None:
@@ -177,14 +185,24 @@ def _read(path: Path, *, hashes: bool = True) -> CheckpointNote:
             raise UserError(f"it has no {NOTE}")
         if data.get("schema") != SCHEMA:
             raise UserError(f"its schema is {data.get('schema')!r}, and this version reads {SCHEMA}")
+        written = data.pop("digest", None)
+        if written is not None and written != _digest(data):  # checkpoints of earlier versions have none
+            raise UserError(f"{NOTE} is not as it was written")
         files = data.pop("files", None)
+        if not isinstance(files, dict):
+            raise UserError(f"{NOTE} names no files")
         note = serialise.from_dict(CheckpointNote, data, NOTE)
         if hashes and files != (present := _manifest(path)):
-            wrong = sorted(name for name in {*present, *(files or {})} if present.get(name) != (files or {}).get(name))
+            wrong = sorted(name for name in {*present, *files} if present.get(name) != files.get(name))
             raise UserError(f"{', '.join(wrong[:2])} is not as it was written")
-    except (UserError, OSError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise Damaged(f"{path} is damaged: {error}") from None
     return note
+
+
+def _digest(data: dict[str, Any]) -> str:
+    """The hash of all that a note says."""
+    return hashlib.sha256(canonical(data).encode()).hexdigest()
 
 
 def _manifest(folder: Path) -> dict[str, str]:
@@ -194,6 +212,14 @@ def _manifest(folder: Path) -> dict[str, str]:
         with path.open("rb") as file:
             hashes[path.name] = hashlib.file_digest(file, "sha256").hexdigest()
     return hashes
+
+
+def _delete(path: Path) -> None:
+    """Delete a checkpoint, or whatever stands in its place."""
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path)
+    else:
+        path.unlink()
 
 
 @contextmanager

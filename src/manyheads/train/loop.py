@@ -22,7 +22,6 @@ from manyheads.spec.recipe import Recipe
 from manyheads.spec.schedule import beta1, factor
 from manyheads.tasks import Work
 
-from . import checkpoint
 from .budget import Clock, TrainingBudget, budget, check_ramp
 from .early_end import Diverged, Stopped, StopRequest, exclusive, listening
 from .estimate import explain_out_of_memory
@@ -59,6 +58,7 @@ def train(
     the model that a fine-tuning run starts from (`train.finetune`). With a recipe that compiles, programs that this
     process compiled before are discarded."""
     if run.result is not None:
+        run.drop_checkpoints()
         return run.result
     recipe, task = run.spec.recipe, run.spec.task
     tasks.check(task, run.spec.arch)
@@ -270,6 +270,6 @@ class Session:
             )
             self.status()
             run.finish(outcome)
-            checkpoint.clear(run.checkpoints)
+            run.drop_checkpoints()
         self.ranks.wait()
         return outcome if self.ranks.first else run.result or {}

@@ -8,7 +8,6 @@ from __future__ import annotations
 import bz2
 import gzip
 import hashlib
-import json
 import lzma
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -16,6 +15,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from manyheads.spec.errors import UserError, optional
+from manyheads.spec.json_text import parse
 
 BETWEEN = {"blank": "\n\n", "line": "\n", "file": ""}
 OPENERS: dict[str, Callable[..., Any]] = {".xz": lzma.open, ".gz": gzip.open, ".bz2": bz2.open}
@@ -142,7 +142,7 @@ def _json_lines(path: Path, field: str) -> Iterator[str]:
         if not line.strip():
             continue
         try:
-            entry = json.loads(line)
+            entry = parse(line, finite=False)
         except ValueError:
             raise UserError(
                 f"line {number} of {path} is no JSON: {line[:60]!r}; write one object on each line"

@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from manyheads.spec import json_text
 from manyheads.spec.errors import UserError, nearest, optional
 
 from ..local_data import first_found
@@ -140,10 +141,10 @@ def read(path: Path, name: str) -> Vocabulary:
 def parse(text: str, name: str) -> Vocabulary:
     """The tokenizer with this tokenizer.json."""
     try:
-        data = json.loads(text)
+        data = json_text.parse(text, finite=False)
         words = dict(data["model"]["vocab"]) | {str(t["content"]): t["id"] for t in data.get("added_tokens") or ()}
         highest = max(int(i) for i in words.values())
-    except (ValueError, KeyError, TypeError, AttributeError):
+    except (ValueError, KeyError, TypeError, AttributeError, OverflowError):
         raise UserError(f"{name} is no tokenizer.json: it has no model with a vocabulary; write {FORMS}") from None
     roles = {role: next((words[word] for word in names if word in words), None) for role, names in ROLES.items()}
     return Vocabulary(name, text, highest + 1, {role: i for role, i in roles.items() if i is not None})
@@ -191,7 +192,7 @@ def byte_pairs(vocab: dict[str, int], merges: Sequence[str], special: dict[str, 
 @lru_cache(maxsize=2)
 def _byte_pairs(words: Path, merges: Path, name: str) -> Vocabulary:
     try:
-        vocab = dict(json.loads(words.read_text(encoding="utf-8")))
+        vocab = dict(json_text.parse(words.read_bytes(), finite=False))
         listed = merges.read_text(encoding="utf-8").splitlines()
         lines = [line for line in listed if line and not line.startswith("#version")]
     except (ValueError, TypeError) as error:
