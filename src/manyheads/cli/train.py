@@ -244,7 +244,7 @@ def _named_task(name: str) -> dict[str, Any]:
 def _object(file: Path, option: str, others: str) -> dict[str, Any]:
     from manyheads.spec.serialise import read_json
 
-    if not file.is_file():
+    if not os.path.isfile(file):  # a name that no file can have is no file
         raise UserError(f"{option} {file}: there is no such file; write the name of a file of JSON, {others}")
     found = read_json(file)
     if not isinstance(found, dict):
@@ -268,6 +268,7 @@ def _set(settings: list[str], into: dict[str, dict[str, Any]]) -> None:
     """Write `recipe.clip=0` and the like into the objects they name; fields are checked when these are read."""
     if not settings:
         return
+    from manyheads.spec.json_text import parse
     from manyheads.spec.recipe import Recipe
     from manyheads.spec.serialise import to_dict
     from manyheads.spec.task_kinds import TASKS
@@ -289,9 +290,11 @@ def _set(settings: list[str], into: dict[str, dict[str, Any]]) -> None:
                     f'{path.rpartition(".")[0]}={{"is": ..., "{rest[-1]}": {value}}}'
                 )
         try:
-            place[rest[-1]] = json.loads(value)
-        except ValueError:
+            place[rest[-1]] = parse(value)
+        except json.JSONDecodeError:
             place[rest[-1]] = value  # a word
+        except ValueError as error:
+            raise UserError(f"--set {text}: {error}") from None
 
 
 def _estimate(

@@ -5,7 +5,6 @@ Names are those of `resolve`: a zoo name, a saved record or model, `timm:NAME`, 
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,8 +14,9 @@ from torch import Tensor, nn
 
 from manyheads.spec.arch import Arch
 from manyheads.spec.datasets import IMAGENET_MEAN, IMAGENET_STD
-from manyheads.spec.errors import UserError, nearest, optional
+from manyheads.spec.errors import UserError, first_line, nearest, optional
 from manyheads.spec.parts import Pair, Points, Token
+from manyheads.spec.serialise import read_json
 
 from .resolve import resolve
 
@@ -115,8 +115,8 @@ def text_batch(file: Path, name: str, kind: Input, batch: int) -> Any:
     try:
         text = file.read_text(encoding="utf-8")
         tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
-    except (OSError, ValueError) as error:
-        raise UserError(f"--text {file}: {str(error).splitlines()[0]}") from None
+    except Exception as error:  # transformers, on a tokenizer's files that nobody has checked before
+        raise UserError(f"--text {file}: {first_line(error)}") from None
     ids = tokenizer(text, return_tensors="pt", add_special_tokens=False)["input_ids"][0]
     length = min(kind.tokens, len(ids))
     if length < 2:
@@ -180,8 +180,8 @@ def _timm(name: str, random: bool) -> tuple[nn.Module, Input]:
         raise UserError(f"timm {timm.__version__} has no model {name!r}{hint}")
     try:
         model = timm.create_model(name, pretrained=not random)
-    except (OSError, RuntimeError, ValueError) as error:
-        reason = str(error).splitlines()[0]
+    except Exception as error:  # timm, on settings and files that nobody has checked before
+        reason = first_line(error)
         raise UserError(
             f"timm cannot load the weights of {name}: {reason}; write --random for initial weights"
         ) from None
@@ -209,9 +209,9 @@ def _hf(folder: str, random: bool, tokens: int | None) -> tuple[nn.Module, Input
             if random
             else transformers.AutoModel.from_pretrained(folder, use_safetensors=True)
         )
-    except (OSError, ValueError) as error:
+    except Exception as error:  # transformers, on a configuration and files that nobody has checked before
         hint = "" if random else "; --random needs only the configuration"
-        raise UserError(f"transformers cannot load {folder!r}: {str(error).splitlines()[0]}{hint}") from None
+        raise UserError(f"transformers cannot load {folder!r}: {first_line(error)}{hint}") from None
     # A configuration of transformers has no type that says "images": the presence of image_size does.
     if size := getattr(config, "image_size", None):
         settings = _settings(Path(folder) / "preprocessor_config.json")
@@ -227,4 +227,9 @@ def _hf(folder: str, random: bool, tokens: int | None) -> tuple[nn.Module, Input
 
 
 def _settings(file: Path) -> dict[str, Any]:
-    return dict(json.loads(file.read_text())) if file.is_file() else {}
+    if not file.is_file():
+        return {}
+    found = read_json(file)
+    if not isinstance(found, dict):
+        raise UserError(f"{file} holds no JSON object; write one with named fields")
+    return found

@@ -3,6 +3,7 @@ read."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from html import escape
 from pathlib import Path
@@ -52,7 +53,7 @@ def write(
     """Write the page about all runs below `root` to `out`, and return these runs. With `assets`, a folder, every figure
     and every table is also written there as a file."""
     runs = read_runs(root, experiments)
-    if not runs.sections and not runs.problems:
+    if not os.path.isdir(root) or not (runs.sections or runs.problems):
         raise UserError(
             f"{root} holds no run folder; give the folder that `manyheads demo` or `manyheads train` wrote to"
         )

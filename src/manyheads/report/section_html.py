@@ -160,4 +160,4 @@ def _plain(value: Any) -> str:
 
 def link(path: Path, beside: Path) -> str:
     """The relative address of a folder, seen from the page."""
-    return quote(os.path.relpath(path.resolve(), beside.resolve()).replace(os.sep, "/")) + "/"
+    return quote(os.path.relpath(os.path.realpath(path), os.path.realpath(beside)).replace(os.sep, "/")) + "/"
