@@ -180,6 +180,8 @@ NUMBERS = {
     "probe batch": (("probe", "vit_ti", "--batch", "9" * 30), "--batch"),
     "probe tokens": (("probe", "gpt2_tinystories", "--tokens", "9" * 30), "--tokens"),
     "data": (("data", "listops", "--train", "9" * 30), "--train is 9999"),
+    "theory": (("theory", "--tokens", "9" * 20, "--head-dim", "2"), "--tokens is 9999"),
+    "theory samples": (("theory", "--tokens", "4", "--head-dim", "2", "--samples", "9" * 20), "--samples is 9999"),
     "data set": (("data", "listops", "--set", "depth=" + "[" * 5000), "--set"),
 }
 

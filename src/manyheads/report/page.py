@@ -63,7 +63,7 @@ def write(
         out.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise unwritten(out, error) from None
-    replace(out, text.encode())
+    replace(out, text.encode(errors="backslashreplace"))  # the name of a folder need not be UTF-8
     if assets is not None:
         from .page_files import save
 
