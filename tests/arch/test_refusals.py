@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -231,3 +232,20 @@ def test_a_dialect_is_one_of_its_familys() -> None:
         replace(zoo.get("gpt2"), dialect="storys")
     with pytest.raises(UserError, match="dialect is 'stories'; for family 'vit' write one of ''"):
         replace(VIT, dialect="stories")
+
+
+@pytest.mark.parametrize(
+    "value",
+    [1.5, "7", (7.0,), {7}, object(), 10**20, 10**5000, True, (None,), b"7"],
+    ids=lambda value: type(value).__name__,
+)
+@pytest.mark.parametrize("name", ["depth", "heads", "head_dim", "mlp_dim", "kv_heads", "tokens"])
+def test_a_redesign_names_an_argument_of_a_wrong_type(name: str, value: Any) -> None:
+    with pytest.raises(UserError, match=name):
+        redesign(zoo.get("gpt2"), **{name: value})
+
+
+@pytest.mark.parametrize("arch", [1, None, {"family": "vit"}])
+def test_a_redesign_of_what_is_no_model_is_refused(arch: Any) -> None:
+    with pytest.raises(UserError, match=r"arch is .*; write an Arch"):
+        redesign(arch, depth=2)

@@ -59,3 +59,11 @@ def test_a_folder_that_is_a_file_is_told(folder: Path) -> None:
     told = run("report", "runs", "--out", "page.html", "--assets", "taken", cwd=folder, code=2).stderr
     assert "taken cannot be written" in told
     assert "Traceback" not in told
+
+
+def test_a_folder_whose_name_is_not_utf_8_is_listed(tmp_path: Path) -> None:
+    folder = tmp_path / os.fsdecode(b"run\xff")
+    folder.mkdir()
+    (folder / "spec.json").write_text("{")
+    assert "run\\udcff" in run("report", ".", "--out", "page.html", cwd=tmp_path).stdout
+    assert 'href="run%FF/"' in (tmp_path / "page.html").read_text()

@@ -204,6 +204,28 @@ def test_a_full_disk_loses_nothing_that_was_written(room: int, folder: Path, who
     assert traces(folder) == whole
 
 
+def test_a_full_disk_without_a_checkpoint_promises_none(tmp_path: Path) -> None:
+    """There is room for every line, and none for the model."""
+    bare = spec(basis=steps(30), checkpoint_every=0)
+    process = spawn(in_little_room, str(tmp_path / "run"), bare.to_dict(), 8000)
+    process.join(180)
+    assert process.exitcode == 2
+    run = Run.open(tmp_path / "run")
+    message = str((run.status or {})["message"])
+    assert "model.safetensors cannot be written: File too large" in message
+    assert "the run has no checkpoint: it starts from step 0" in message
+    assert "last checkpoint" not in message
+    assert not list((run.path / "model").iterdir())
+    assert train(run, device="cpu", progress="none")["steps"] == 30
+
+
+def test_a_model_that_cannot_be_written_leaves_the_checkpoint(folder: Path) -> None:
+    (folder / "model").write_text("no folder")
+    with pytest.raises(UserError, match=r"model cannot be written: .*; the run resumes from its last checkpoint"):
+        train(Run.open(folder), device="cpu", progress="none")
+    assert list((folder / "checkpoint").iterdir())
+
+
 def test_a_second_process_is_refused_with_the_first_ones_number(tmp_path: Path) -> None:
     run = Run.create(tmp_path / "run", MADE)
     with run.locked():

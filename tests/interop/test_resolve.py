@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
+from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from manyheads.interop.read_hf import from_config
 from manyheads.interop.resolve import resolve
 from manyheads.models import store
 from manyheads.models.build import build
@@ -77,3 +80,50 @@ def test_emit_knows_three_kinds(tmp_path: Path) -> None:
     blocked.write_text("")
     with pytest.raises(UserError, match="cannot be written"):
         emit(VIT, "python", blocked, "vit")
+
+
+@pytest.mark.parametrize("config", [1, None, "gpt2", ["gpt2"], {}, {"model_type": 3}, {"model_type": ["gpt2"]}])
+def test_what_is_no_configuration_is_refused(config: Any) -> None:
+    with pytest.raises(UserError, match=r"config is|model_type"):
+        from_config(config)
+
+
+WIDE = {
+    "hidden_size": 32,
+    "num_hidden_layers": 1,
+    "num_attention_heads": 2,
+    "intermediate_size": 64,
+    "vocab_size": 50,
+    "max_position_embeddings": 128,
+}
+CONFIGS: dict[str, dict[str, Any]] = {
+    "gpt2": {"n_embd": 32, "n_layer": 1, "n_head": 2, "vocab_size": 50, "n_positions": 16},
+    "vit": WIDE | {"image_size": 32, "patch_size": 8},
+    **dict.fromkeys(("llama", "mistral", "qwen2", "qwen3", "bert", "nystromformer"), WIDE),
+}
+MORE = (
+    *(
+        "architectures",
+        "head_dim",
+        "n_inner",
+        "activation_function",
+        "hidden_act",
+        "layer_norm_epsilon",
+        "layer_norm_eps",
+    ),
+    *("tie_word_embeddings", "id2label", "num_labels", "type_vocab_size", "qkv_bias", "num_channels", "rope_scaling"),
+    *("rope_parameters", "rope_theta", "num_key_value_heads", "attention_bias", "sliding_window", "use_sliding_window"),
+    *("rms_norm_eps", "conv_kernel_size", "num_landmarks", "mlp_bias", "is_decoder", "position_embedding_type"),
+)
+WRONG = [None, 1.5, "x", [1], {"a": 1}, 10**400, -1, True, float("nan")]
+
+
+@pytest.mark.parametrize("kind", CONFIGS)
+def test_a_wrong_key_of_a_configuration_is_a_sentence(kind: str) -> None:
+    """Every key with every wrong value: a record where the value means the default, or a sentence."""
+    config = CONFIGS[kind] | {"model_type": kind}
+    from_config(config)
+    for name in (*config, *MORE):
+        for value in WRONG:
+            with suppress(UserError):
+                from_config(config | {name: value})

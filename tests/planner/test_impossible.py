@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from itertools import product
+from typing import Any
 
 import pytest
 
 from manyheads.arch import families as f
 from manyheads.arch import zoo
-from manyheads.arch.count import forward_flops, params
+from manyheads.arch.count import forward_flops, params, training_bytes
 from manyheads.planner import Budget, Limits, plan
 from manyheads.spec.errors import UserError
 
@@ -94,3 +95,70 @@ def test_grouped_queries_need_softmax_and_one_stage() -> None:
         plan(zoo.get("davit_t"), Budget(params=0.9), Limits(kv_heads="any"))
     with pytest.raises(UserError, match="judge a redesign of the original"):
         plan(zoo.get("vit_b"), Budget(params=0.5)).judge(zoo.get("davit_t"))
+
+
+WRONG: list[tuple[str, Any]] = [
+    ("heads", (None, 8)),
+    ("heads", 12),
+    ("heads", ("4", 8)),
+    ("heads", (4, 10**20)),
+    ("heads", (1, 10**14)),
+    ("head_dims", 64),
+    ("head_dims", (None,)),
+    ("head_dims", (2**63,)),
+    ("min_depth", None),
+    ("min_depth", 1.5),
+    ("max_depth", "3"),
+    ("kv_heads", None),
+    ("kv_heads", 1.0),
+    ("mlp_multiple", None),
+    ("mlp_multiple", 10**5000),
+    ("policy", 3),
+    ("mlp", None),
+]
+
+
+@pytest.mark.parametrize(("name", "value"), WRONG, ids=[name for name, _ in WRONG])
+def test_a_limit_of_a_wrong_type_is_named(name: str, value: Any) -> None:
+    with pytest.raises(UserError, match=name):
+        plan(SMALL, Budget(params=0.5), Limits(**{name: value}))
+
+
+@pytest.mark.parametrize("value", ["3", 1.5, None, 0, True, 10**5000], ids=lambda value: type(value).__name__)
+@pytest.mark.parametrize("name", ["top", "batch"])
+def test_an_argument_of_a_wrong_type_is_named(name: str, value: Any) -> None:
+    with pytest.raises(UserError, match=f"{name} is "):
+        plan(SMALL, Budget(params=0.5), **{name: value})
+
+
+@pytest.mark.parametrize("value", ["3", float("nan"), 10**400, -1.0])
+@pytest.mark.parametrize("name", ["latency", "examples"])
+def test_a_number_of_a_wrong_type_is_named(name: str, value: Any) -> None:
+    with pytest.raises(UserError, match=f"{name} is "):
+        plan(SMALL, Budget(params=0.5), **{name: value})
+
+
+@pytest.mark.parametrize("args", [(1, Budget(params=0.5)), (SMALL, "0.5x"), (SMALL, Budget(params=0.5), {"heads": 3})])
+def test_what_is_no_model_no_budget_or_no_limits_is_named(args: tuple[Any, ...]) -> None:
+    with pytest.raises(UserError, match=r"(arch|budget|limits) is .*; write an? (Arch|Budget|Limits)"):
+        plan(*args)
+
+
+@pytest.mark.parametrize("kind", ["params", "flops", "memory", "kv_cache", "latency"])
+def test_a_budget_beyond_floats_is_named(kind: str) -> None:
+    for value in (10**400, 10**5000, float("nan"), "9" * 5000):
+        with pytest.raises(UserError, match=f"{kind} is "):
+            Budget(**{kind: value})
+
+
+@pytest.mark.parametrize("use", [{"batch": 10**14}, {"image": 8 * 10**7}])
+def test_costs_that_64_bits_cannot_count_are_refused(use: dict[str, int]) -> None:
+    with pytest.raises(UserError, match=r"of the largest design that is searched: .* can be counted"):
+        plan(SMALL, Budget(params=0.9), **use)
+
+
+def test_the_largest_costs_that_are_searched_are_exact() -> None:
+    batch = 10**9
+    found = plan(SMALL, Budget(memory=0.9), batch=batch)
+    best = found.designs[0]
+    assert int(best.costs["memory"]) == training_bytes(best.arch, batch, "amp", fused=True)

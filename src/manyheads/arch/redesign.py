@@ -14,6 +14,7 @@ from typing import Any, Literal
 from manyheads.spec.arch import Arch, Sketch, attentions, editable, layers, mlps, side
 from manyheads.spec.arch_rules import conv_side, divisors, nearest_divisors
 from manyheads.spec.errors import UserError
+from manyheads.spec.field_checks import shown, whole
 from manyheads.spec.parts import (
     Attention,
     ClassToken,
@@ -52,6 +53,11 @@ def redesign(
     of a language model."""
     if policy not in ("fixed", "split"):
         raise UserError(f"policy is {policy!r}; write 'fixed' (keep head_dim) or 'split' (keep inner)")
+    if not isinstance(arch, Arch):
+        raise UserError(f"arch is {shown(arch)}; write an Arch, such as zoo.get('vit_b')")
+    for name, number in (("kv_heads", kv_heads), ("tokens", tokens)):
+        if number is not None:
+            whole(name, number)
     stages = [arch.stages[i] for i in editable(arch)]
     depths, counts, dims, hidden = (
         _spread(value, stages, name)
@@ -118,6 +124,8 @@ def _spread(value: Setting, stages: list[Stage], name: str) -> list[int] | None:
     """One number per editable stage."""
     if value is None:
         return None
+    if not isinstance(value, int | Sequence) or isinstance(value, str | bytes):
+        raise UserError(f"{name} is {shown(value)}; write a whole number from 1 up, or one for each stage")
     values = [value] * len(stages) if isinstance(value, int) else list(value)
     if isinstance(value, int) and len(stages) > 1:
         raise UserError(
@@ -135,7 +143,7 @@ def _spread(value: Setting, stages: list[Stage], name: str) -> list[int] | None:
         raise UserError("mlp_dim: this model has layers without an MLP; leave it out")
     for number in values:
         if isinstance(number, bool) or not isinstance(number, int) or number < 1:
-            raise UserError(f"{name} is {number!r}; write whole numbers from 1 up")
+            raise UserError(f"{name} is {shown(number)}; write whole numbers from 1 up")
     return values
 
 

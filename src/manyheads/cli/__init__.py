@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from io import TextIOWrapper
 from typing import Annotated
 
 import typer
 
-from manyheads.spec.errors import UserError
+from manyheads.spec.errors import UserError, first_line, readable
 
 from .audit import audit
 from .catalogue import datasets, experiments, recipes, tasks
@@ -59,11 +60,21 @@ def root(
 
 def main(argv: Sequence[str] | None = None) -> None:
     """Run the command line."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, TextIOWrapper):  # a name on the disk may hold what the terminal cannot show
+            stream.reconfigure(errors="backslashreplace")
     try:
         app(args=None if argv is None else list(argv), prog_name="manyheads")
     except UserError as error:
-        print(f"manyheads: {error}", file=sys.stderr)
+        print(f"manyheads: {readable(error)}", file=sys.stderr)
         sys.exit(2)
     except BrokenPipeError:  # `manyheads audit | head`
         sys.stderr.close()
         sys.exit(0)
+    except OSError as error:  # a file that a command named: unreadable, too long a name, a link to itself
+        name = "" if error.filename is None else f"{error.filename}: "
+        print(f"manyheads: {readable(name)}{error.strerror or first_line(error)}", file=sys.stderr)
+        sys.exit(2)
+    except MemoryError as error:
+        print(f"manyheads: there is not enough memory for this ({first_line(error)}); ask for less", file=sys.stderr)
+        sys.exit(2)

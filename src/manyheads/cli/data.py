@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import fields, replace
@@ -12,9 +11,12 @@ from typing import Annotated, Any
 import typer
 
 from manyheads.spec.errors import UserError, nearest
+from manyheads.spec.field_checks import between
+from manyheads.spec.json_text import parse
 
 KINDS = ("listops", "pathfinder", "text", "retrieval")
 PICTURES = 96  # on the sheet that --picture writes
+LARGEST_SET = 2**31 - 1  # samples of a split
 
 
 def data(
@@ -50,6 +52,11 @@ def data(
     setting = _setting(kind, task.made[1], settings or [])
     counts = {"train": train, "valid": valid, "test": test}
     sizes = {name: getattr(task, name) if size is None else size for name, size in counts.items()}
+    for name, value in {"show": show, **sizes}.items():
+        between(f"--{name}", value, 0, LARGEST_SET, whole=True)
+    between("--seed", seed, 0, 2**63 - 1, whole=True)
+    if not any(sizes.values()):
+        raise UserError("the set has no samples; write --train with a number of at least 1")
     root = data_root(out)
     with _progress(kind, sum(sizes.values())) as progress:
         splits = generated_set(root, kind, setting, sizes, seed, workers=workers, progress=progress)
@@ -80,7 +87,7 @@ def _setting(kind: str, default: Any, settings: list[str]) -> Any:
                 f"of {', '.join(names)}"
             )
         try:
-            values[name] = json.loads(value)
+            values[name] = parse(value)
         except ValueError:
             raise UserError(f"--set {text}: write a number") from None
     return replace(default, **values)

@@ -44,6 +44,7 @@ def generate(
     from manyheads.models.generate import Sampling, positions
     from manyheads.models.generate import generate as write
     from manyheads.models.store import load
+    from manyheads.nn.device import pick_device
 
     if samples < 1:
         raise UserError(f"--samples {samples}: write 1 or more")
@@ -51,7 +52,7 @@ def generate(
     saved = folder / "model" if (folder / "model").is_dir() else folder
     if not (saved / "arch.json").is_file():
         raise UserError(f"{model} holds no trained model; give run:FOLDER of a finished run, or a saved model's folder")
-    where = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
+    where = pick_device(device)
     network: Any = load(saved, device=where)
     limit = positions(network.arch)
     vocabulary = _tokenizer(folder, tokenizer, data_folder(data_root), network.arch.embed.vocab)

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from manyheads.spec.errors import UserError, nearest
+from manyheads.spec.json_text import parse
 
 if TYPE_CHECKING:
     from manyheads.sweep.jobs import Job, Outcome
@@ -187,7 +188,9 @@ def _options(texts: list[str]) -> dict[str, Any]:
         if not equals or not name:
             raise UserError(f"--slurm {text}: write NAME=VALUE, such as partition=gpu")
         try:
-            options[name] = json.loads(value)
-        except ValueError:
+            options[name] = parse(value)
+        except json.JSONDecodeError:
             options[name] = value  # a word
+        except ValueError as error:
+            raise UserError(f"--slurm {text}: {error}") from None
     return options

@@ -10,6 +10,9 @@ from typing import Annotated, Any
 import typer
 
 from manyheads.spec.errors import UserError
+from manyheads.spec.field_checks import between
+
+MOST = 10**6  # tokens, heads, their size, and samples
 
 
 def theory(
@@ -24,6 +27,8 @@ def theory(
     for name, value in (("tokens", tokens), ("head-dim", head_dim), ("heads", 1 if heads is None else heads)):
         if value < 1:
             raise UserError(f"--{name} {value}: write a whole number of at least 1")
+        between(f"--{name}", value, 1, MOST, whole=True)
+    between("--samples", samples, 0, MOST, whole=True)
     from manyheads.conditioning.theory import gaussian_log_kappa, peak_heads, sample_kappa
 
     peak = float(peak_heads(tokens, head_dim))

@@ -258,7 +258,7 @@ def _named_recipe(name: str) -> dict[str, Any]:
     if name in NAMED:
         return to_dict(NAMED[name][0]())
     file = Path(name)
-    return json_object(read_json(file) if file.is_file() else None, file, "--recipe", f"or {', '.join(NAMED)}")
+    return json_object(read_json(file) if os.path.isfile(file) else None, file, "--recipe", f"or {', '.join(NAMED)}")
 
 
 def _basis(steps: int | None, basis: str | None, epochs: float | None) -> dict[str, Any] | None:
@@ -281,6 +281,7 @@ def _set(settings: list[str], into: dict[str, dict[str, Any]]) -> None:
     """Write `recipe.clip=0` and the like into the objects they name; fields are checked when these are read."""
     if not settings:
         return
+    from manyheads.spec.json_text import parse
     from manyheads.spec.recipe import Recipe
     from manyheads.spec.serialise import to_dict
     from manyheads.spec.task_kinds import TASKS
@@ -302,9 +303,11 @@ def _set(settings: list[str], into: dict[str, dict[str, Any]]) -> None:
                     f'{path.rpartition(".")[0]}={{"is": ..., "{rest[-1]}": {value}}}'
                 )
         try:
-            place[rest[-1]] = json.loads(value)
-        except ValueError:
+            place[rest[-1]] = parse(value)
+        except json.JSONDecodeError:
             place[rest[-1]] = value  # a word
+        except ValueError as error:
+            raise UserError(f"--set {text}: {error}") from None
 
 
 def _estimate(

@@ -49,12 +49,14 @@ def named_task(name: str) -> dict[str, Any]:
     if not file.suffix and not file.exists():
         known = [written(kind) for kind in TASKS]
         raise UserError(f"--task {name}: there is no such task{nearest(name, known)}; write one of {', '.join(known)}")
-    return json_object(read_json(file) if file.is_file() else None, file, "--task", "or a name of `manyheads tasks`")
+    return json_object(
+        read_json(file) if os.path.isfile(file) else None, file, "--task", "or a name of `manyheads tasks`"
+    )
 
 
 def json_object(data: Any, file: Path, option: str, others: str) -> dict[str, Any]:
     """`data`, which was read from `file`, if it is an object with named fields."""
-    if not file.is_file():
+    if not os.path.isfile(file):  # a name that no file can have is no file
         raise UserError(f"{option} {file}: there is no such file; write the name of a file of JSON, {others}")
     if not isinstance(data, dict):
         raise UserError(f"{option} {file} holds no JSON object; write one with named fields")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gzip
 import io
-import json
 import lzma
 import struct
 import zipfile
@@ -20,10 +19,11 @@ from jaxtyping import UInt8
 
 from manyheads.spec.datasets import FOLDER, image_set
 from manyheads.spec.errors import UserError, optional
+from manyheads.spec.json_text import parse
 
 from .image_folders import image_folder, tiny_imagenet
 from .image_types import Files, Pixels
-from .local_data import first_found
+from .local_data import first_found, read_at_most
 
 OPENERS: dict[str, Callable[..., Any]] = {".gz": gzip.open, ".xz": lzma.open}
 UNSIGNED_BYTE = 8
@@ -31,25 +31,28 @@ UNSIGNED_BYTE = 8
 
 def read_idx(path: Path, ndim: int) -> UInt8[np.ndarray, " ..."]:
     """The array of unsigned bytes in an IDX file (the format of MNIST): a big-endian header, then the bytes. The file
-    may be compressed with gzip or xz."""
+    may be compressed with gzip or xz; no more of it is inflated than the header promises."""
+    header = 4 * (ndim + 1)
     try:
         with OPENERS.get(path.suffix, open)(path, "rb") as file:
-            data = file.read()
+            head = file.read(header)
+            valid = len(head) == header and head[:4] == bytes([0, 0, UNSIGNED_BYTE, ndim])
+            shape = struct.unpack(f">{ndim}I", head[4:]) if valid else ()
+            data = read_at_most(file, prod(shape)) if valid else b""
     except (OSError, EOFError, lzma.LZMAError, zlib.error) as error:
         raise UserError(f"{path} cannot be read ({error}); put a fresh copy in its place") from None
-    header = 4 * (ndim + 1)
-    if len(data) < header or data[:4] != bytes([0, 0, UNSIGNED_BYTE, ndim]):
+    if not valid:
         raise UserError(
             f"{path} is no IDX file of unsigned bytes with {ndim} dimensions; put the official file in its place"
         )
-    shape = struct.unpack(f">{ndim}I", data[4:header])
-    if len(data) != header + prod(shape):
+    if len(data) != prod(shape):
         size = " x ".join(map(str, shape))
+        more = "more than " * (len(data) > prod(shape))
         raise UserError(
-            f"{path} holds {len(data) - header:,} bytes after its header, which promises {size}; it was cut "
+            f"{path} holds {more}{min(len(data), prod(shape)):,} bytes after its header, which promises {size}; it was cut "
             "short or changed: put a fresh copy in its place"
         )
-    return np.frombuffer(data, np.uint8, offset=header).reshape(shape)
+    return np.frombuffer(data, np.uint8).reshape(shape)
 
 
 def idx_bytes(array: UInt8[np.ndarray, " ..."]) -> bytes:
@@ -149,11 +152,11 @@ def cifar10_q5(root: Path) -> tuple[Pixels, Pixels]:
     image = optional("PIL.Image", "pillow", "cifar10_q5, whose strips are WebP,")
     try:
         with zipfile.ZipFile(path) as archive:
-            meta = json.loads(archive.read("meta.json"))
+            meta = parse(archive.read("meta.json"))
             return _unpack_strips(archive, meta, "train", image, path), _unpack_strips(
                 archive, meta, "test", image, path
             )
-    except (zipfile.BadZipFile, zlib.error, KeyError, ValueError, EOFError, OSError) as error:
+    except (zipfile.BadZipFile, zlib.error, KeyError, TypeError, ValueError, EOFError, OSError) as error:
         if isinstance(error, UserError):
             raise
         raise UserError(f"{path} cannot be read ({error}); put a fresh copy in its place") from None

@@ -4,16 +4,28 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import IO
 
 from manyheads.spec.errors import UserError
 
 VARIABLE = "MANYHEADS_DATA"
+PIECE = 1 << 20  # bytes that are inflated at a time
 
 
 def data_root(root: Path | str | None = None) -> Path:
     """The folder that holds datasets: `root`, else $MANYHEADS_DATA, else ~/.cache/manyheads."""
     folder = root or os.environ.get(VARIABLE)
     return Path(folder).expanduser() if folder else Path.home() / ".cache" / "manyheads"
+
+
+def read_at_most(file: IO[bytes], size: int) -> bytes:
+    """The rest of an open file, or its first `size` + 1 bytes where it is longer: a small compressed file may hold
+    anything."""
+    pieces, left = [], size + 1
+    while left > 0 and (piece := file.read(min(left, PIECE))):
+        pieces.append(piece)
+        left -= len(piece)
+    return b"".join(pieces)
 
 
 def first_found(root: Path, places: tuple[str, ...], what: str, source: str) -> Path:

@@ -100,6 +100,8 @@ def export(
             if wrapped.can_generate():
                 wrapped.generation_config.update(**ids)
         wrapped.save_pretrained(folder)
+        for weights in Path(folder).glob("*.safetensors"):  # safetensors makes them readable by their owner alone
+            weights.chmod((Path(folder) / "config.json").stat().st_mode)
     except OSError as error:
         raise UserError(f"{folder} cannot be written: {error.strerror or error}") from None
     return Path(folder)

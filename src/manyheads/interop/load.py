@@ -5,7 +5,6 @@ Names are those of `resolve`: a zoo name, a saved record or model, `timm:NAME`, 
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,8 +14,9 @@ from torch import Tensor, nn
 
 from manyheads.spec.arch import Arch
 from manyheads.spec.datasets import IMAGENET_MEAN, IMAGENET_STD
-from manyheads.spec.errors import UserError, nearest, optional
+from manyheads.spec.errors import UserError, first_line, nearest, optional
 from manyheads.spec.parts import Pair, Points, Token
+from manyheads.spec.serialise import read_json
 
 from .no_pickle import weights_only
 from .resolve import resolve
@@ -117,8 +117,8 @@ def text_batch(file: Path, name: str, kind: Input, batch: int, *, trust_remote_c
         text = file.read_text(encoding="utf-8")
         with weights_only():
             tokenizer = transformers.AutoTokenizer.from_pretrained(folder, trust_remote_code=trust_remote_code)
-    except (OSError, ValueError) as error:
-        raise UserError(f"--text {file}: {str(error).splitlines()[0]}{_own_code(error)}") from None
+    except Exception as error:  # transformers, on a tokenizer's files that nobody has checked before
+        raise UserError(f"--text {file}: {first_line(error)}{_own_code(error)}") from None
     ids = tokenizer(text, return_tensors="pt", add_special_tokens=False)["input_ids"][0]
     length = min(kind.tokens, len(ids))
     if length < 2:
@@ -187,7 +187,7 @@ def _timm(name: str, random: bool) -> tuple[nn.Module, Input]:
         with weights_only():
             model = timm.create_model(name, pretrained=not random)
     except Exception as error:  # timm, on settings and files that nobody has checked before
-        reason = (str(error) or type(error).__name__).splitlines()[0]
+        reason = first_line(error)
         raise UserError(
             f"timm cannot load the weights of {name}: {reason}; write --random for initial weights"
         ) from None
@@ -220,9 +220,9 @@ def _hf(folder: str, random: bool, tokens: int | None, trusted: bool) -> tuple[n
                     folder, config=config, use_safetensors=True, trust_remote_code=trusted
                 )
             )
-    except (OSError, ValueError) as error:
+    except Exception as error:  # transformers, on a configuration and files that nobody has checked before
         hint = _own_code(error) or ("" if random else "; --random needs only the configuration")
-        raise UserError(f"transformers cannot load {folder!r}: {str(error).splitlines()[0]}{hint}") from None
+        raise UserError(f"transformers cannot load {folder!r}: {first_line(error)}{hint}") from None
     # A configuration of transformers has no type that says "images": the presence of image_size does.
     if size := getattr(config, "image_size", None):
         settings = _settings(Path(folder) / "preprocessor_config.json")
@@ -244,4 +244,9 @@ def _own_code(error: Exception) -> str:
 
 
 def _settings(file: Path) -> dict[str, Any]:
-    return dict(json.loads(file.read_text())) if file.is_file() else {}
+    if not file.is_file():
+        return {}
+    found = read_json(file)
+    if not isinstance(found, dict):
+        raise UserError(f"{file} holds no JSON object; write one with named fields")
+    return found

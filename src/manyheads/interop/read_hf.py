@@ -12,6 +12,7 @@ from typing import Any
 from manyheads.arch import families as f
 from manyheads.spec.arch import Arch, with_residuals
 from manyheads.spec.errors import UserError, nearest
+from manyheads.spec.field_checks import conforms, shown
 from manyheads.spec.parts import (
     Act,
     Attention,
@@ -42,6 +43,8 @@ ACTS: dict[str, Act] = {
 
 def from_config(config: Config) -> Arch:
     """The record of a transformers model from its configuration."""
+    if not isinstance(config, Mapping):
+        raise UserError(f"config is {shown(config)}; write the object of a config.json, with a model_type")
     kind = str(config.get("model_type", ""))
     if kind not in READERS:
         hint = nearest(kind, READERS) or f"; known: {', '.join(READERS)}"
@@ -81,8 +84,8 @@ def _whole(config: Config, *names: str, default: int | None = None) -> int:
 
 def _real(config: Config, name: str, default: float) -> float:
     value = config.get(name, default)
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        raise UserError(f"{name} is {value!r}; write a number")
+    if not conforms(value, float):
+        raise UserError(f"{name} is {shown(value)}; write a number")
     return float(value)
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from manyheads.arch import zoo
 from manyheads.spec import serialise as record
 from manyheads.spec.arch import Arch
-from manyheads.spec.errors import UserError, nearest, optional
+from manyheads.spec.errors import UserError, first_line, nearest, optional
 
 FORMS = (
     "a zoo name (`manyheads zoo`), paper:ROW (`manyheads audit`), a saved arch.json, hf:FOLDER or a config.json, "
@@ -92,7 +92,7 @@ def _hub(name: str) -> Arch:
     transformers = optional("transformers", "manyheads[hf]")
     try:
         config = transformers.AutoConfig.from_pretrained(name, trust_remote_code=False)
-    except (OSError, ValueError) as error:
-        why = str(error).splitlines()[0]
+    except Exception as error:  # transformers, on a name and a configuration that nobody has checked before
+        why = first_line(error)
         raise UserError(f"hf:{name} is not a folder here, and transformers cannot fetch it: {why}") from None
     return from_config(config.to_dict())

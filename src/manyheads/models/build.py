@@ -7,11 +7,13 @@ from importlib import import_module
 import torch
 from torch import Tensor, nn
 
+from manyheads.arch.count import params
 from manyheads.nn import Part
 from manyheads.nn.heads import LmHead, MaskedHead
 from manyheads.nn.positions import PositionTable
 from manyheads.nn.residual import NORMS, Branch, UnitNorm
 from manyheads.spec.arch import Arch
+from manyheads.spec.errors import UserError, first_line
 from manyheads.spec.recipe import Rates
 
 # Family -> (file, class). The file is imported when the family is asked for, so that one model costs one import.
@@ -33,6 +35,9 @@ MODELS: dict[str, tuple[str, str]] = {
 }
 
 
+MOST_PARAMETERS, MOST_LAYERS = 10**14, 100_000
+
+
 def model_class(arch: Arch) -> type[nn.Module]:
     """The class of the family's models; called with (arch, rates), it makes a module whose weights are not drawn."""
     file, name = MODELS[arch.family]
@@ -46,10 +51,21 @@ def build(
 
     On the meta device nothing is allocated; `materialise` fills such a module later. With `seed`, the weights depend on
     it alone and the global random state is left as it was."""
+    _check_size(arch)
     with torch.device("meta"):
         model = model_class(arch)(arch, rates)
     target = torch.device(device) if device is not None else torch.get_default_device()
     return model if target.type == "meta" else materialise(model, target, seed)
+
+
+def _check_size(arch: Arch) -> None:
+    """Refuse a model that no machine holds, before PyTorch meets a size that it cannot count."""
+    count, depth = params(arch).total, sum(stage.depth for stage in arch.stages)
+    if count > MOST_PARAMETERS or depth > MOST_LAYERS:
+        raise UserError(
+            f"the model has {count:.1e} parameters in {depth:,} layers; models of up to {MOST_PARAMETERS:.0e} parameters "
+            f"and {MOST_LAYERS:,} layers are built"
+        )
 
 
 def initialise(model: nn.Module, seed: int | None = None) -> None:
@@ -72,7 +88,11 @@ def materialise(model: nn.Module, device: torch.device | str, seed: int | None =
 
 def allocate(model: nn.Module, device: torch.device | str) -> None:
     """Give a module built on meta its memory and its tables; its weights hold whatever is in that memory."""
-    model.to_empty(device=device)
+    try:
+        model.to_empty(device=device)
+    except RuntimeError as error:
+        size = sum(tensor.nbytes for tensor in (*model.parameters(), *model.buffers()))
+        raise UserError(f"{device} has no room for the model's {size / 1e9:.1f} GB ({first_line(error)})") from None
     for part in model.modules():
         if isinstance(part, PositionTable):
             part.reset()

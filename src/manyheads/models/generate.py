@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from manyheads.nn.cache import Cache
 from manyheads.spec.arch import Arch
 from manyheads.spec.errors import UserError
+from manyheads.spec.field_checks import between
 from manyheads.spec.parts import Lm, Token
 
 Ids = Int[Tensor, "batch tokens"]
@@ -40,6 +41,8 @@ class Sampling:
             raise UserError(
                 f"top_k is {self.top_k} and top_p {self.top_p}; write a whole number (0: all) and a share of 1"
             )
+
+        between("seed", self.seed, 0, 2**63 - 1, whole=True)
 
     def draw(self, logits: Logits, dice: torch.Generator) -> Int[Tensor, "batch 1"]:
         """One token for each row."""

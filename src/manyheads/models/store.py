@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import re
 from pathlib import Path
 
 import torch
@@ -12,7 +14,7 @@ from torch import Tensor, nn
 from manyheads.spec import serialise as record
 from manyheads.spec.arch import Arch
 from manyheads.spec.errors import UserError
-from manyheads.spec.files import writing
+from manyheads.spec.files import unwritten, writing
 from manyheads.spec.recipe import Rates
 
 from .build import build, materialise
@@ -25,13 +27,25 @@ def save(model: nn.Module, folder: Path | str) -> None:
     """Write a built model's record and weights. Each file is replaced in one step, so that a save that is interrupted
     leaves the old file."""
     folder = Path(folder)
-    folder.mkdir(parents=True, exist_ok=True)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise unwritten(folder, error) from error
     arch = model.arch
     assert isinstance(arch, Arch)
     state = {name: tensor.detach().contiguous() for name, tensor in model.state_dict().items()}
     with writing(folder / WEIGHTS) as partial:
-        save_file(state, partial, metadata={"format": "pt"})
+        try:
+            save_file(state, partial, metadata={"format": "pt"})
+        except SafetensorError as error:
+            raise _as_os_error(error) from error
     record.save(arch, folder / RECORD)
+
+
+def _as_os_error(error: SafetensorError) -> OSError:
+    """What safetensors says about a failed write, such as "... No space left on device (os error 28)"."""
+    number = re.search(r"os error (\d+)", str(error))
+    return OSError(str(error)) if number is None else OSError(int(number[1]), os.strerror(int(number[1])))
 
 
 def load(

@@ -11,6 +11,7 @@ from typing import Literal
 
 from manyheads.arch.redesign import Policy
 from manyheads.spec.errors import UserError
+from manyheads.spec.field_checks import finite, shown, whole
 
 Amount = int | float | str
 
@@ -127,6 +128,8 @@ def parse(kind: str, value: Amount) -> tuple[float, bool]:
             if not unit and number <= LARGEST_SHARE:
                 raise UserError(f"{kind} is {value!r}, without a unit; {help_}")
     else:
+        if not finite(value):
+            raise UserError(f"{kind} is {shown(value)}; a budget is a finite number, more than 0: {help_}")
         amount, relative = float(value), isinstance(value, float)
         if relative and amount > LARGEST_SHARE:
             raise UserError(f"{kind} is {value!r}: a float is a multiple of the original's; {help_}, or a whole number")
@@ -176,11 +179,17 @@ class Limits:
         }
         if not isinstance(self.kv_heads, str):
             numbers["kv_heads"] = self.kv_heads
-        numbers |= {f"head_dims[{i}]": value for i, value in enumerate(self.head_dims)}
-        numbers |= {f"heads[{i}]": value for i, value in enumerate(self.heads or ())}
         for name, value in numbers.items():
-            if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < 1):
-                raise UserError(f"{name} is {value!r}; write a whole number from 1 up")
+            if value is not None or name != "max_depth":
+                whole(name, value)
+        for name in ("head_dims", "heads"):
+            values = getattr(self, name)
+            if values is None and name == "heads":
+                continue
+            if not isinstance(values, tuple | list):
+                raise UserError(f"{name} is {shown(values)}; write several whole numbers, e.g. (12, 32)")
+            for i, value in enumerate(values):
+                whole(f"{name}[{i}]", value)
         if self.heads is not None and (len(self.heads) != 2 or self.heads[0] > self.heads[1]):
             raise UserError(f"heads is {self.heads!r}; write the fewest and the most, e.g. (12, 32)")
         if self.max_depth is not None and self.max_depth < self.min_depth:

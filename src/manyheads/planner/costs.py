@@ -11,6 +11,7 @@ from manyheads.arch.quantities import Precision
 from manyheads.arch.redesign import at_image, redesign
 from manyheads.spec.arch import Arch, Sketch, editable
 from manyheads.spec.errors import UserError
+from manyheads.spec.field_checks import whole
 from manyheads.spec.parts import Masked, Points, Token
 from manyheads.spec.recipe import IMAGENET_IMAGES
 
@@ -43,8 +44,8 @@ class Use:
             raise UserError(f"precision is {self.precision!r}; write 'fp32', 'amp' or 'bf16'")
         for name in ("batch", "tokens", "image"):
             value = getattr(self, name)
-            if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < 1):
-                raise UserError(f"{name} is {value!r}; write a whole number from 1 up")
+            if value is not None or name == "batch":
+                whole(name, value)
 
     def of(self, arch: Arch) -> Arch:
         """`arch` at this sequence length or image size."""

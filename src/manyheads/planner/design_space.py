@@ -31,6 +31,7 @@ from manyheads.spec.parts import Attention, Outlook, Softmax, Stage
 from .constraints import Limits
 
 Ints = NDArray[np.int64]
+MOST_VALUES, MOST_DESIGNS = 10_000, 4_000_000_000  # on one axis; in all
 HeadShape = tuple[int, int]  # heads, head_dim
 MOST = 4  # heads go up to this multiple of the original's
 LEAST_MLP = Fraction(1, 4)
@@ -127,7 +128,23 @@ def space(original: Arch, limits: Limits) -> Space:
         heads, dims = heads[:, None], dims[:, None]
     else:
         heads, dims, kv = *_themes(stages, limits), None
-    return Space(original, _depths(original, limits), heads, dims, kv, _mlps(original, limits))
+    found = Space(original, _depths(original, limits), heads, dims, kv, _mlps(original, limits))
+    if found.size > MOST_DESIGNS:
+        raise UserError(
+            f"the limits leave {found.size:,} designs, and at most {MOST_DESIGNS:,} are searched; write narrower ones, "
+            "such as fewer heads, mlp='held' or a larger mlp_multiple"
+        )
+    return found
+
+
+def _few(name: str, values: range) -> range:
+    """`values` themselves where a search can go through all of them."""
+    if len(values) > MOST_VALUES:
+        raise UserError(
+            f"{name} from {values[0]:,} to {values[-1]:,} are {len(values):,} values, and at most {MOST_VALUES:,} are "
+            "searched; write narrower limits"
+        )
+    return values
 
 
 def _depths(original: Arch, limits: Limits) -> Ints:
@@ -141,7 +158,8 @@ def _depths(original: Arch, limits: Limits) -> Ints:
                 f"min_depth {limits.min_depth} leaves no depth to cut, since the original has {deepest} layers; "
                 f"write at most {top}"
             )
-        return np.arange(limits.min_depth, top + 1)[:, None]
+        return np.array(_few("depth", range(limits.min_depth, top + 1)), np.int64)[:, None]
+    _few("depth", range(1, deepest + 1))
     shares = sorted({Fraction(k, d) for d in full for k in range(1, d + 1)})
     depths = [tuple(min(max(ceil(share * d), min(limits.min_depth, d)), most) for d in full) for share in shares]
     rows = sorted(set(depths) - ({tuple(full)} if limits.max_depth is None and deepest > 1 else set()))
@@ -159,7 +177,7 @@ def _mlps(original: Arch, limits: Limits) -> Ints | None:
     step = limits.mlp_multiple
     if len(full) == 1:
         low = ceil(LEAST_MLP * full[0] / step) * step
-        return np.array(sorted({*range(low, full[0] + 1, step), full[0]}), np.int64)[:, None]
+        return np.array(sorted({*_few("mlp", range(low, full[0] + 1, step)), full[0]}), np.int64)[:, None]
     shares = {tuple(min(m, ceil(share * m / step) * step) for m in full) for share in SHARES}
     return np.array(sorted(shares), np.int64)
 
@@ -169,7 +187,7 @@ def pairs(stage: Stage, limits: Limits) -> Iterator[HeadShape]:
     op = attentions(stage)[0]
     low, high = limits.heads or (op.heads, max(MOST * op.heads, 8))
     seen = set()
-    for heads in range(low, high + 1):
+    for heads in _few("heads", range(low, high + 1)):
         if heads % limits.heads_multiple and heads != op.heads:
             continue
         for dim in sorted({*limits.head_dims, op.head_dim, *_split_dims(op, heads)}):

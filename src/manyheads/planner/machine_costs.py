@@ -46,11 +46,9 @@ def measure(
     Without `train` only latency is measured. `tick` receives the name of each stage as it begins."""
     import torch
 
-    try:
-        where = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
-        torch.empty(1, device=where)
-    except (RuntimeError, AssertionError) as error:
-        raise UserError(f"--device {device} cannot be used: {str(error).splitlines()[0]}") from None
+    from manyheads.nn.device import pick_device
+
+    where = pick_device(device)
     size = batch or (32 if where.type == "cuda" else 4)
     _room(archs, where)
     machine = torch.cuda.get_device_name(where) if where.type == "cuda" else f"CPU, {torch.get_num_threads()} threads"

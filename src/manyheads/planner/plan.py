@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from manyheads.arch.quantities import Precision
 from manyheads.spec.arch import Arch
 from manyheads.spec.errors import UserError
+from manyheads.spec.field_checks import conforms, described, shown, whole
 
 from .attention_kappa import ProbedStage, read_probe
 from .constraints import Amount, Budget, Cap, Limits
@@ -25,7 +26,7 @@ from .design_space import Space, space
 from .paper_rules import split, widened
 from .presentation import html, impossible, listing, summary
 from .reasons_and_warnings import tally
-from .search import Spots, candidates, pareto, search
+from .search import Spots, candidates, countable, pareto, search
 
 
 @dataclass(frozen=True, eq=False)
@@ -138,10 +139,14 @@ def plan(
     beside its layers; `examples` is how many examples training from scratch would see."""
     start = time.perf_counter()
     budget = _budget(budget, {"params": params, "flops": flops, "memory": memory, "kv_cache": kv_cache})
-    if top < 1:
-        raise UserError(f"top is {top}; write a whole number from 1 up")
-    if examples is not None and not 0 < examples < float("inf"):
-        raise UserError(f"examples is {examples}; write how many training would see, a number above 0")
+    for name, given, kind in (("arch", arch, Arch), ("budget", budget, Budget), ("limits", limits, Limits)):
+        if not isinstance(given, kind):
+            raise UserError(f"{name} is {shown(given)}; write {described(kind)}")
+    whole("top", top)
+    if examples is not None and not (conforms(examples, float) and examples > 0):
+        raise UserError(f"examples is {shown(examples)}; write how many training would see, a number above 0")
+    if latency is not None and not (conforms(latency, float) and latency > 0):
+        raise UserError(f"latency is {shown(latency)}; write the seconds of one example, a number above 0")
     use = Use(tokens, image, batch, precision, fused, rest, examples)
     original = use.of(arch)
     measured = () if probe is None else read_probe(probe, original)
@@ -150,7 +155,9 @@ def plan(
         kind: float(value) for kind, value in use.costs(original, ("params", "flops", "memory", "kv_cache")).items()
     }
     caps = budget.caps(spent | {"latency": seconds if latency or _relative(budget) else 0.0})
-    result = search(space(original, limits), caps, use, seconds)
+    designs = space(original, limits)
+    countable(designs, use)
+    result = search(designs, caps, use, seconds)
     counted = facts(original, result.space.rows(candidates(result.largest)), use, seconds, measured)
     spots = pareto(result.space, result.log_kappas, result.largest, *tally(counted))
     numbers = facts(original, result.space.rows(spots), use, seconds, measured)

@@ -13,14 +13,17 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from manyheads.arch.redesign import edit
 from manyheads.spec.arch import Arch, Sketch, editable
+from manyheads.spec.errors import UserError
 
 from .attention_kappa import Floats, log_kappa
-from .constraints import Cap
+from .constraints import KINDS, Cap
 from .costs import Use, latency_share
 from .design_space import Ints, Space
 
 Spots = tuple[Ints, Ints, Ints]  # indices of depths, attentions and MLPs
+COUNTABLE = 1 << 60  # three times a cost of a design, as of its training, fits in 64 bits
 CHUNK = 1 << 19  # designs costed at once: their arrays stay in the cache
 SLACK = 1e-9  # predicted log kappas this close count as equal
 
@@ -39,6 +42,20 @@ class SearchResult:
     nearest: tuple[int, int, int]
     overshoot: float
     least: dict[str, float]
+
+
+def countable(space: Space, use: Use) -> None:
+    """Refuse designs whose costs are too large for the 64-bit integers of the search, which would wrap silently."""
+    most = [[int(column.max()) for column in axis.T] for axis in (space.depths, space.heads, space.head_dims)]
+    mlps = None if space.mlps is None else [int(column.max()) for column in space.mlps.T]
+    kv = None if space.kv is None else int(space.kv.max())
+    largest = edit(space.original, depth=most[0], heads=most[1], head_dim=most[2], mlp_dim=mlps, kv_heads=kv)
+    for kind, value in use.costs(largest, ("params", "flops", "memory", "kv_cache")).items():
+        if value >= COUNTABLE:
+            raise UserError(
+                f"{KINDS[kind][0]} of the largest design that is searched: {value:.1e}, and {COUNTABLE:.1e} can be "
+                "counted; write a smaller batch, image or number of tokens, or narrower limits"
+            )
 
 
 def search(space: Space, caps: tuple[Cap, ...], use: Use, latency: float) -> SearchResult:

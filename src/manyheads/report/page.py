@@ -3,6 +3,7 @@ read."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from html import escape
 from pathlib import Path
@@ -58,7 +59,7 @@ def write(
     and every table is also written there as a file. `asked` is compared instead of what experiments expect."""
     runs = read_runs(root, experiments, asked)
     check_asked(runs.sections)
-    if not runs.sections and not runs.problems:
+    if not os.path.isdir(root) or not (runs.sections or runs.problems):
         raise UserError(
             f"{root} holds no run folder; give the folder that `manyheads demo` or `manyheads train` wrote to"
         )
@@ -68,7 +69,7 @@ def write(
         out.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise unwritten(out, error) from None
-    replace(out, text.encode())
+    replace(out, text.encode(errors="backslashreplace"))  # the name of a folder need not be UTF-8
     if assets is not None:
         from .page_files import save
 

@@ -160,4 +160,5 @@ def _plain(value: Any) -> str:
 
 def link(path: Path, beside: Path) -> str:
     """The relative address of a folder, seen from the page."""
-    return quote(os.path.relpath(path.resolve(), beside.resolve()).replace(os.sep, "/")) + "/"
+    address = os.path.relpath(os.path.realpath(path), os.path.realpath(beside)).replace(os.sep, "/")
+    return quote(os.fsencode(address)) + "/"  # a name on the disk need not be UTF-8

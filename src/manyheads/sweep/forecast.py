@@ -17,6 +17,7 @@ import torch
 
 from manyheads import tasks
 from manyheads.arch.count import params, training_flops
+from manyheads.nn.device import named_device
 from manyheads.runs import Run, RunSpec
 from manyheads.spec.errors import UserError
 from manyheads.spec.measurements import Measurement
@@ -59,7 +60,7 @@ def forecast(
         raise UserError(f"--tflops {tflops}: nothing is trained at that speed; write a number above 0")
     if threads < 1:
         raise UserError(f"a run of {threads} threads; write 1 or more")
-    kind = torch.device(device).type if device else "cuda" if torch.cuda.is_available() else "cpu"
+    kind = named_device(device).type if device else "cuda" if torch.cuda.is_available() else "cpu"
     speed = 1e12 * (tflops or SPEED.get(kind, SPEED["cuda"]) * (threads if kind == "cpu" else 1))
     opened = [(job, Run.open(job.path)) for job in jobs if (job.path / "spec.json").is_file()]
     results = {job.path: run.result for job, run in opened if run.id == job.spec.id}

@@ -69,7 +69,7 @@ def run(
 def here(device: str | None) -> None:
     """Refuse a device that this machine does not have, with which every run would fail."""
     if device is not None:
-        from manyheads.train.parallel import pick_device
+        from manyheads.nn.device import pick_device
 
         pick_device(device)
 

@@ -109,6 +109,11 @@ def save(folder: Path, tensors: dict[str, Tensor], note: CheckpointNote, ranks: 
     ranks.wait()
 
 
+def present(folder: Path) -> bool:
+    """Whether a run has a checkpoint, intact or not."""
+    return bool(_all(folder))
+
+
 def newest(folder: Path, run: str, say: Callable[[str], None], ranks: Ranks) -> tuple[Path, CheckpointNote] | None:
     """The newest intact checkpoint; damaged ones are skipped with a message, and another run's is refused. The first
     process looks, and all processes take the one it chose."""

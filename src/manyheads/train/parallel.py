@@ -15,6 +15,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
+from manyheads.nn.device import pick_device
 from manyheads.spec.errors import UserError
 
 Parallel = Literal["none", "ddp", "fsdp"]
@@ -76,30 +77,6 @@ class Ranks:
         """Return when all processes have called this."""
         if self.world > 1:
             self.agree(0.0)
-
-
-def pick_device(device: torch.device | str | None) -> torch.device:
-    """The device asked for; None is the first GPU (under torchrun, this process's own), or the CPU where there is
-    none."""
-    if device is None:
-        device = "cuda" if torch.cuda.is_available() else "cpu"
-    try:
-        chosen = torch.device(device)
-    except RuntimeError:
-        raise UserError(f"device {device!r} is not known to PyTorch; write cpu, cuda or cuda:1") from None
-    if chosen.type not in ("cpu", "cuda"):
-        raise UserError(f"device {chosen} was asked for; training runs on cpu and cuda")
-    if chosen.type == "cuda":
-        if not torch.cuda.is_available():
-            raise UserError(f"device {chosen} was asked for, and PyTorch sees no GPU here; write device=cpu")
-        if chosen.index is None:
-            chosen = torch.device("cuda", int(os.environ.get("LOCAL_RANK", "0")))
-        if (chosen.index or 0) >= torch.cuda.device_count():
-            raise UserError(
-                f"device {chosen} was asked for, and there are {torch.cuda.device_count()} GPUs here; start as "
-                "many processes as GPUs"
-            )
-    return chosen
 
 
 @contextmanager

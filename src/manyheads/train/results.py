@@ -10,7 +10,6 @@ from contextlib import nullcontext
 from typing import Any
 
 import torch
-from safetensors import SafetensorError
 from torch import nn
 
 from manyheads import tasks
@@ -24,6 +23,7 @@ from manyheads.spec.recipe import Recipe
 from manyheads.tasks import Work
 from manyheads.tasks.validation import VALID
 
+from .checkpoint import present
 from .numerics import autocast, uses_compile, uses_half
 from .optimizer import Average
 from .parallel import Ranks
@@ -61,10 +61,13 @@ def save_model(run: Run, model: nn.Module, average: Average | None, ranks: Ranks
     plain.load_state_dict(weights, assign=True)
     try:
         save(plain, run.model)
-    except (OSError, SafetensorError) as error:
-        raise UserError(
-            f"{run.model} cannot be written: {error}; the last checkpoint is intact, make room and start again"
-        ) from error
+    except UserError as error:
+        kept = (
+            "resumes from its last checkpoint"
+            if present(run.checkpoints)
+            else "has no checkpoint: it starts from step 0"
+        )
+        raise UserError(f"{error}; the run {kept}") from error
 
 
 def result(

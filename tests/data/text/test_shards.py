@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import lzma
 import shutil
+import tracemalloc
 from collections.abc import Callable
 from pathlib import Path
 
@@ -80,7 +82,28 @@ def flip(data: bytes) -> bytes:
     return data[:20] + bytes([data[20] ^ 4]) + data[21:]
 
 
+def bomb(size: int) -> Callable[[Path], None]:
+    """In the place of a shard, a small file that inflates to `size` bytes."""
+
+    def act(folder: Path) -> None:
+        data = json.loads((folder / "manifest.json").read_text())
+        data["shards"][0]["file"] = "shard-000000.bin.xz"
+        (folder / "manifest.json").write_text(json.dumps(data))
+        (folder / "shard-000000.bin.xz").write_bytes(lzma.compress(bytes(size), preset=1))
+
+    return act
+
+
 CASES = {
+    "bomb": (bomb(100_000_000), r"shard-000000.bin.xz does not inflate to the \d+ ids of 2 bytes"),
+    "too little": (bomb(10), r"shard-000000.bin.xz does not inflate to the \d+ ids of 2 bytes"),
+    "name is a number": (manifest(lambda data: data["shards"][0].update(file=5)), r"shards\[0\].file is 5; write text"),
+    "dtype is a list": (manifest(lambda data: data.update(dtype=["uint16"])), "manifest.dtype is .*; write text"),
+    "shards is a number": (manifest(lambda data: data.update(shards=3)), "manifest.json is damaged"),
+    "source": (manifest(lambda data: data["sources"][0].update(bytes="x")), r"sources\[0\].bytes is 'x'"),
+    "role": (manifest(lambda data: data["roles"].update(end="x")), "role end is 'x'"),
+    "vocab is too large": (manifest(lambda data: data.update(vocab=10**400)), "whole number of 401 digits"),
+    "nested": (damage("manifest.json", lambda data: b"[" * 5000 + b"]" * 5000), "nested more than 100 deep"),
     "a bit flipped": (damage("shard-000002.bin", flip), r"shard-000002.bin is damaged: .*checksum"),
     "cut short": (
         damage("shard-000001.bin", lambda data: data[:-2]),
@@ -91,7 +114,10 @@ CASES = {
     "manifest cut": (damage("manifest.json", lambda data: data[:-30]), r"manifest.json is damaged"),
     "newer": (manifest(lambda data: data.update(schema=2)), "has schema 2; this manyheads reads 1"),
     "field lost": (manifest(lambda data: data.pop("vocab")), "is damaged .*vocab"),
-    "another type": (manifest(lambda data: data["shards"][0].update(tokens="7")), "tokens of shard-000000.bin is '7'"),
+    "another type": (
+        manifest(lambda data: data["shards"][0].update(tokens="7")),
+        r"shards\[0\].tokens is '7'; write a whole number",
+    ),
     "elsewhere": (manifest(lambda data: data["shards"][0].update(file="../x.bin")), "a shard is called"),
     "dtype": (manifest(lambda data: data.update(dtype="object")), "dtype is 'object'"),
     "id too high": (
@@ -111,6 +137,19 @@ def test_damage_is_told_and_nothing_is_repaired_in_silence(case: str, made: Path
         with pytest.raises(UserError, match=words):
             read()
     assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
+
+
+def test_no_more_of_a_shard_is_inflated_than_its_manifest_says(made: Path) -> None:
+    folder = made / "corpus" / "train"
+    bomb(100_000_000)(folder)
+    assert (folder / "shard-000000.bin.xz").stat().st_size < 20_000
+    tracemalloc.start()
+    try:
+        with pytest.raises(UserError, match="does not inflate"):
+            open_shards(folder)
+        assert tracemalloc.get_traced_memory()[1] < 10_000_000
+    finally:
+        tracemalloc.stop()
 
 
 def test_a_tokenizer_that_does_not_match_is_told(made: Path) -> None:

@@ -27,6 +27,7 @@ import numpy as np
 from manyheads.spec.errors import UserError, nearest
 from manyheads.spec.files import dump, replace, unwritten
 from manyheads.spec.generated import Grammar, Scene, Topics
+from manyheads.spec.json_text import parse
 from manyheads.spec.lock import Lock
 
 from ..randomness import Indices, key
@@ -120,7 +121,7 @@ def generated_set(
                 lines = _make_files(folder, record, setting, workers, progress)
                 manifest = {"schema": SCHEMA, "made": record, "splits": lines}
                 replace(folder / MANIFEST, dump(manifest))
-    lines = {split: manifest["splits"][split] for split, size in sizes.items() if size}
+    lines = {split: _lines(manifest, split, folder / MANIFEST) for split, size in sizes.items() if size}
     return {
         split: packed([read_sequences(folder / line["file"], line) for line in files]) for split, files in lines.items()
     }
@@ -167,13 +168,26 @@ def read_manifest(folder: Path) -> dict[str, Any] | None:
     if not path.is_file():
         return None
     try:
-        manifest = dict(json.loads(path.read_text()))
+        manifest = dict(parse(path.read_bytes()))
         schema = manifest["schema"]
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise UserError(f"{path} cannot be read ({error}); {make_again(path)}") from None
     if schema != SCHEMA:
         raise UserError(f"{path} is of schema {schema}, and this version reads {SCHEMA}; {make_again(path)}")
     return manifest
+
+
+def _lines(manifest: dict[str, Any], split: str, path: Path) -> list[dict[str, Any]]:
+    """The lines of a manifest about the files of a split, each with the name of a file beside it and a checksum."""
+    splits = manifest.get("splits")
+    lines = splits.get(split) if isinstance(splits, dict) else None
+    sound = isinstance(lines, list) and all(
+        isinstance(line, dict) and isinstance(line.get("file"), str) and isinstance(line.get("crc32"), int)
+        for line in lines
+    )
+    if not sound or not lines or any(Path(line["file"]).name != line["file"] for line in lines):
+        raise UserError(f"{path} is damaged: its `splits` names no files of {split!r}; {make_again(path)}")
+    return list(lines)
 
 
 @contextmanager

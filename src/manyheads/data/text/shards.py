@@ -4,7 +4,6 @@ The manifest names the tokenizer and the source files and has the counts and a c
 
 from __future__ import annotations
 
-import json
 import lzma
 import zlib
 from bisect import bisect_right
@@ -17,8 +16,11 @@ import numpy as np
 from jaxtyping import Int
 
 from manyheads.spec.errors import UserError
+from manyheads.spec.field_checks import check_types, shown
 from manyheads.spec.files import dump, replace
+from manyheads.spec.json_text import parse
 
+from ..local_data import read_at_most
 from .vocabulary import BYTES, Vocabulary, read
 from .vocabulary import load as named
 
@@ -98,6 +100,10 @@ class Manifest:
         replace(folder / MANIFEST, dump(asdict(self), sort=True))
 
 
+class Newer(UserError):
+    """The manifest is of a schema that this version does not read."""
+
+
 def read_manifest(folder: Path) -> Manifest:
     """The manifest of a folder. A `UserError` says when it is missing, damaged or of a newer schema."""
     path = folder / MANIFEST
@@ -109,13 +115,19 @@ def read_manifest(folder: Path) -> Manifest:
         )
         raise UserError(f"{folder} has no {MANIFEST} and {state}")
     try:
-        data = json.loads(path.read_text(encoding="utf-8"))
-        if data.get("schema") != SCHEMA:
-            raise UserError(f"{path} has schema {data.get('schema')!r}; this manyheads reads {SCHEMA}")
+        data = parse(path.read_bytes())
+        if (schema := data.get("schema")) != SCHEMA:
+            raise Newer(f"{path} has schema {shown(schema)}; this manyheads reads {SCHEMA}")
         parts = {"shards": tuple(Shard(**shard) for shard in data["shards"])}
         lists = {name: tuple(SourceFile(**source) for source in data.get(name, ())) for name in ("sources", "without")}
         manifest = Manifest(**data | parts | lists)
-    except UserError:
+        for i, shard in enumerate(manifest.shards):
+            check_types(shard, f"shards[{i}]")
+        for name, sources in lists.items():
+            for i, source in enumerate(sources):
+                check_types(source, f"{name}[{i}]")
+        check_types(manifest, "manifest")
+    except Newer:
         raise
     except (ValueError, TypeError, KeyError, AttributeError) as error:
         raise UserError(f"{path} is damaged ({error}); tokenize again into a new folder") from None
@@ -133,6 +145,7 @@ def _check_manifest(manifest: Manifest, path: Path) -> None:
         )
         if not good
     ]
+    wrong += [f"role {name} is {number!r}" for name, number in manifest.roles.items() if not isinstance(number, int)]
     for shard in manifest.shards:
         counts = {field.name: getattr(shard, field.name) for field in fields(Shard) if field.type == "int"}
         wrong += [
@@ -200,7 +213,14 @@ def _read_shard(folder: Path, shard: Shard, dtype: str) -> np.ndarray:
     again = "; delete the folder and tokenize again"
     try:
         if path.suffix == ".xz":
-            data = np.frombuffer(lzma.decompress(path.read_bytes()), dtype=kind)
+            with lzma.open(path) as file:
+                inflated = read_at_most(file, shard.tokens * kind.itemsize)
+            if len(inflated) != shard.tokens * kind.itemsize:
+                raise UserError(
+                    f"{path} does not inflate to the {shard.tokens} ids of {kind.itemsize} bytes that its manifest "
+                    f"says{again}"
+                )
+            data = np.frombuffer(inflated, dtype=kind)
         elif path.stat().st_size != shard.tokens * kind.itemsize:
             raise UserError(
                 f"{path} has {path.stat().st_size} bytes, and its manifest says {shard.tokens} ids of "
@@ -210,7 +230,9 @@ def _read_shard(folder: Path, shard: Shard, dtype: str) -> np.ndarray:
             data = np.memmap(path, dtype=kind, mode="r")
     except FileNotFoundError:
         raise UserError(f"{path} is missing, but the manifest lists it{again}") from None
-    except (OSError, ValueError, lzma.LZMAError) as error:
+    except UserError:
+        raise
+    except (OSError, EOFError, ValueError, lzma.LZMAError) as error:
         raise UserError(f"{path} is damaged: {error}{again}") from None
     if len(data) != shard.tokens or checksum(data) != shard.crc32:
         raise UserError(f"{path} is damaged: its ids are not those that were written (checksum){again}")
