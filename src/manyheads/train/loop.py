@@ -78,6 +78,8 @@ def train(
             folder = run.path / "events" if events and ranks.first else None
             view = watch(style, run.path.name, spend, work.unit, folder)
             try:
+                if remark := tasks.remark(task):
+                    view.say(remark)
                 ensure_begun(run, task, ranks, weights, view.say)
                 return Session(run, recipe, work, budget=spend, ranks=ranks, watch=view, stop=stop).train()
             finally:
