@@ -58,7 +58,8 @@ def run(
         from .run_forecast import show
 
         beside = 1 if executor == "process" else 2 if workers is None else max(1, workers)
-        show(selection, experiment == "all", beside, device, each, tflops, data_root)
+        place = "processes" if "cluster=local" in (slurm or []) else executor
+        show(selection, experiment == "all", beside, device, each, tflops, data_root, place)
         return
     selection.share()
     if listed:
