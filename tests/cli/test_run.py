@@ -102,6 +102,8 @@ def test_a_dry_run_says_what_it_takes_and_writes_nothing(tmp_path: Path, toys: N
     assert lines[1].split()[:6] == ["original", "1", "0", "206.0", "k", "4"]
     assert "2 runs, 0 done" in told
     assert "with 2 side by side" in told
+    assert "Assumed: 2 runs of 1 thread share " in told
+    assert "Assumed: each run has a device of its own" in call("toy", "--dry-run", "--executor", "slurm").stdout
     assert not (tmp_path / "runs").exists()
 
 

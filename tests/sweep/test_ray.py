@@ -22,6 +22,7 @@ from manyheads.sweep.jobs import Job, QuietView
 from manyheads.sweep.ray import cluster, run
 from tests.specs import run_spec
 
+from .company import Company, check_alone, mixed
 from .killing import STEPS, begun, environment, latest, measurements, name, offspring, parent, trainer, wait_for, wanted
 
 LONG = 100_000  # steps: never finished in a test
@@ -116,6 +117,12 @@ def test_a_failed_run_stops_no_other_and_is_told(tmp_path: Path, ray: Any) -> No
     outcomes = run([lost, good], workers=1, device="cpu", root=tmp_path, look=QuietView())
     assert [outcome.fate for outcome in outcomes] == ["failed", "done"]
     assert "Fashion-MNIST is not at" in outcomes[0].message
+
+
+def test_runs_that_are_alone_have_nothing_beside_them(tmp_path: Path, ray: Any) -> None:
+    wanted, seen = mixed(tmp_path), Company()
+    assert [outcome.fate for outcome in run(wanted, workers=2, device="cpu", look=seen)] == ["done"] * 4
+    check_alone(wanted, seen)
 
 
 def test_a_gpu_that_the_cluster_does_not_have_is_refused(tmp_path: Path, ray: Any) -> None:

@@ -22,6 +22,7 @@ from manyheads.sweep import slurm
 from manyheads.sweep.jobs import Job, QuietView
 from manyheads.sweep.slurm import NOTE, run
 
+from .company import Company, check_alone, mixed, on_device
 from .killing import begun, environment, measurements, name, parent, trainer, undisturbed, wait_for, wanted
 from .pretend_slurm import commands, install, submitted
 
@@ -203,6 +204,22 @@ def test_the_answer_of_a_job_is_never_unpickled(tmp_path: Path, idle_slurm: None
     assert not (tmp_path / "ran").exists()
     assert outcome.fate == "failed"
     assert "job 7 ended without an answer" in outcome.message
+
+
+def test_runs_that_are_alone_have_nothing_beside_them(tmp_path: Path) -> None:
+    wanted, seen = mixed(tmp_path / "runs"), Company()
+    outcomes = run(wanted, tmp_path / ".slurm", cluster="local", workers=2, device="cpu", look=seen)
+    assert [outcome.fate for outcome in outcomes] == ["done"] * 4
+    check_alone(wanted, seen)
+
+
+def test_slurm_gives_a_run_that_is_alone_a_node_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", f"{install(tmp_path / 'slurm')}{os.pathsep}{os.environ['PATH']}")
+    both = mixed(tmp_path / "runs")[1:3]
+    outcomes = run(both, tmp_path / ".slurm", device="cpu", look=QuietView())
+    assert [outcome.fate for outcome in outcomes] == ["done"] * 2
+    assert ["#SBATCH --exclusive" in script for script in submitted(tmp_path / "slurm")] == [False, True]
+    assert on_device(both) == [1, None]  # nobody knows what else runs on a node that is not a run's own
 
 
 @pytest.mark.slow  # 20 s of CPU: five processes that each load PyTorch

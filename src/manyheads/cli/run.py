@@ -60,13 +60,17 @@ def run(
         from .run_forecast import show
 
         beside = 1 if executor == "process" else 2 if workers is None else max(1, workers)
-        show(selection, experiment == "all", beside, device, each, tflops, data_root)
+        place = "processes" if "cluster=local" in (slurm or []) else executor
+        show(selection, experiment == "all", beside, device, each, tflops, data_root, place)
         return
     selection.share()
     if listed:
         jobs = selection.jobs()
         later, why = _later(selection, bool(jobs))
         print(*commands([*jobs, *later], device, data_root, threads), sep="\n")
+        alone = sum(job.alone for job in [*jobs, *later])
+        if alone:
+            print(f"of {alone} of these runs time counts: nothing else may run on their device", file=sys.stderr)
     else:
         options = _options(slurm or [])
         where = {"device": device, "root": data_root}
@@ -104,12 +108,12 @@ def _phases(
     out: Path,
     options: dict[str, Any],
 ) -> tuple[list[Outcome], str]:
-    """Run everything in its order: runs that measure time when nothing else runs here, runs that start from the weights
-    of other runs when those are finished; if those are not, the second value says why the runs were left out."""
+    """Run everything in its order: runs that start from the weights of other runs when those are finished; if those are
+    not, the second value says why the runs were left out."""
     from manyheads.sweep.jobs import QuietView, prepare
     from manyheads.sweep.local import Interrupted, here
 
-    def execute(jobs: Sequence[Job], workers: int | None) -> list[Outcome]:
+    def execute(jobs: Sequence[Job]) -> list[Outcome]:
         look = QuietView() if quiet else None
         if executor == "ray":
             from manyheads.sweep.ray import run as on_ray
@@ -132,12 +136,10 @@ def _phases(
     if executor.startswith("process"):
         here(where["device"])
     prepare(jobs)  # of all phases, so that a folder in the way is reported before anything runs
-    alone = [job for job in jobs if job.alone] if executor == "processes" else []
     try:
-        outcomes = execute([job for job in jobs if not (alone and job.alone)], workers)
-        outcomes += execute(alone, 1) if alone else []
+        outcomes = execute(jobs)
         later, why = _later(selection, bool(jobs))
-        return outcomes + (execute(later, workers) if later else []), why
+        return outcomes + (execute(later) if later else []), why
     except Interrupted as stop:
         print(f"manyheads: {stop}", file=sys.stderr)
         raise typer.Exit(stop.code) from None

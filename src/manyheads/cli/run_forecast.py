@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,16 +23,21 @@ def show(
     threads: int,
     tflops: float | None,
     root: Path | None,
+    executor: str,
 ) -> None:
-    """Print a row for each arm, or for each experiment if the `whole` catalogue is run, and the total."""
+    """Print a row for each arm, or for each experiment if the `whole` catalogue is run, the total, and how the runs
+    were assumed to share what they run on."""
     from rich.console import Console
     from rich.table import Table
 
     from manyheads.report.number_text import count, duration
-    from manyheads.sweep.forecast import forecast, wall
+    from manyheads.sweep.forecast import forecast, sharing, wall
 
     jobs = [*selection.jobs(), *map(selection.job, selection.later)]
+    shared = sharing(workers, device, threads, own=_own_devices(executor), gpus=_gpus(executor))
     forecasts = forecast(jobs, device=device, threads=threads, tflops=tflops, root=root)
+    if executor == "slurm":  # a run that is alone has a node of its own
+        forecasts = [replace(each, job=replace(each.job, alone=False)) for each in forecasts]
     groups: dict[str, list[Forecast]] = {}
     for each in forecasts:
         groups.setdefault(_group(each, whole), []).append(each)
@@ -55,15 +62,29 @@ def show(
     summary = f"{len(forecasts)} runs, {len(forecasts) - len(left)} done"
     if len(left) > unknown:
         beside = sum(sorted((each.memory or 0.0 for each in left), reverse=True)[:workers])
-        summary += (
-            f"; the rest: about {duration(wall(left, workers))} with {workers} side by side, at most {size(beside)} in"
-        )
-        summary += " tensors"
+        took = duration(wall(left, workers, shared))
+        alone = sum(each.job.alone for each in left)
+        summary += f"; the rest: about {took} with {workers} side by side, at most {size(beside)} in tensors"
+        summary += f"; {alone} of them run alone, one at a time" if alone else ""
     console.print(f"\nNumbers are of one run, the largest in its row. {summary}.", soft_wrap=True)
+    if workers > 1 and len(left) > unknown:
+        console.print(f"Assumed: {shared.words}.", soft_wrap=True)
     if unknown:
         console.print(
             f"Of unknown length: {unknown} runs, measurements or epochs of data that is not here.", soft_wrap=True
         )
+
+
+def _own_devices(executor: str) -> bool:
+    """Whether a scheduler gives each run a device: Slurm, or the cluster at RAY_ADDRESS."""
+    return executor == "slurm" or (executor == "ray" and os.environ.get("RAY_ADDRESS", "local") != "local")
+
+
+def _gpus(executor: str) -> int:
+    """How many GPUs of this machine runs are spread over: Ray takes all, worker processes the first."""
+    import torch
+
+    return max(1, torch.cuda.device_count()) if executor == "ray" else 1
 
 
 def _group(each: Forecast, whole: bool) -> str:

@@ -13,6 +13,7 @@ import typer
 
 from manyheads.spec.errors import UserError, nearest
 
+from .new_run import fitted, scratch_label, task_for
 from .numbers import in_layers, parameters, size
 from .train_task import complete, json_object, named_task, start_task
 
@@ -122,10 +123,9 @@ def train(
         chosen["weights"] = weights_digest(source)
     from manyheads.spec.recipe import IMAGENET_IMAGES, Recipe
     from manyheads.spec.serialise import from_dict
-    from manyheads.spec.task_kinds import task_from_dict
 
-    work, plan = task_from_dict(chosen), from_dict(Recipe, fields, "recipe")
-    arch = _fitted(arch, work)
+    work, plan = task_for(chosen, arch), from_dict(Recipe, fields, "recipe")
+    arch = fitted(arch, work)
     if dry_run:
         samples = IMAGENET_IMAGES if recipe in ("table6", "table6_large") else None
         _estimate(arch, plan, work, samples, gpus, tflops, utilisation, parallel, data_root)
@@ -138,7 +138,8 @@ def train(
         words = f"{type(work).__name__}, {plan.basis.amount:,.6g} {plan.basis.kind} of batch {plan.batch}"
         print(f"{model} has its own task and recipe: {words}", file=sys.stderr)
     folder = out or Path("runs") / f"{re.sub(r'[^A-Za-z0-9_.]+', '_', Path(model).name)}-s{seed}"
-    run = Run.create(folder, RunSpec(arch, work, plan, seed))
+    label = {} if source is not None or _is_arm(model) else scratch_label(model)
+    run = Run.create(folder, RunSpec(arch, work, plan, seed, label))
     _train(run, device, parallel, data_root, quiet, tensorboard, source)
 
 
@@ -234,21 +235,6 @@ def _arm(experiment: str, arm: str, scale: str | None) -> tuple[Arch, dict[str, 
         raise UserError(f"experiment {experiment} has no arm {arm!r}{nearest(arm, arms)}; it has {', '.join(arms)}")
     run = next(run for each in runs.values() for run in each if run.label["arm"] == arm)
     return run.arch, to_dict(run.task), to_dict(run.recipe)
-
-
-def _fitted(arch: Arch, task: Task) -> Arch:
-    """The model for this task's data: image size and classes, vocabulary and length."""
-    from manyheads import tasks
-
-    fitted = tasks.fit(task, arch)
-    if fitted != arch and os.environ.get("RANK", "0") == "0":
-        words = f"{type(task).__name__}: embedding and head are its own"
-        if isinstance(task, tasks.Images):
-            channels, size = task.shape
-            words = f"{size} px, {channels} channels and {task.class_count} classes"
-        print(f"the model is built for {words}", file=sys.stderr)
-    tasks.check(task, fitted)
-    return fitted
 
 
 def _named_recipe(name: str) -> dict[str, Any]:

@@ -10,6 +10,7 @@ import numpy as np
 import torch
 from jaxtyping import Int, UInt8
 from torch import Tensor
+from torch.nn import functional
 
 from .image_augment import Geometry, resize
 from .image_types import Bytes, Held, Labelled, Pixels, Terms
@@ -30,6 +31,8 @@ class Resident:
         self.geometry = Geometry(augment, terms.seed)
         self.rand = RandAugment(augment.rand, terms.seed, terms.fill) if augment.rand else None
         self.height, self.width = train.images.shape[-2:]
+        self.resize_first = augment.resize_first
+        self.whole = torch.tensor([0, 0, self.height, self.width, 0], device=device)  # a box, not mirrored
         self.cutter = Cutter(bordered(train.images, device), scaled=augment.resized is not None)
         self.labels = torch.from_numpy(train.labels).to(device)
         self.splits = {"test": on_device(test, device)} | ({"valid": on_device(valid, device)} if valid else {})
@@ -37,13 +40,22 @@ class Resident:
     def batch(self, step: int, rows: range) -> Labelled:
         """The training samples of a step, cropped, mirrored and augmented."""
         places = self.order.places(step, rows)
-        cuts, flips = self.geometry.cuts(places, self.height, self.width), self.geometry.flips(places)
+        height, width = (self.size, self.size) if self.resize_first else (self.height, self.width)
+        cuts, flips = self.geometry.cuts(places, height, width), self.geometry.flips(places)
         plan = np.concatenate((self.order.at(places)[:, None], cuts, flips[:, None]), axis=1)
         table = upload(plan, self.device)
-        images = resize(self.cutter(table), self.size)
+        images = self._resized_and_cut(table) if self.resize_first else resize(self.cutter(table), self.size)
         if self.rand is not None:
             images = self.rand(images, places)
         return images, self.labels[table[:, 0]]
+
+    def _resized_and_cut(self, table: Int[Tensor, "batch 6"]) -> Bytes:
+        """One image for each row of the plan `table`, resized to the task's size and then cut and mirrored."""
+        samples, boxes = table[:, :1], table[:, 1:]
+        stored = self.cutter(torch.cat((samples, self.whole.expand(len(table), 5)), dim=1))
+        cutter = Cutter(functional.pad(resize(stored, self.size), (1, 1, 1, 1)), scaled=False)
+        rows = torch.arange(len(table), device=self.device)[:, None]
+        return cutter(torch.cat((rows, boxes), dim=1))
 
     def held(self, parts: Sequence[Indices], split: Held = "test") -> Iterator[Labelled]:
         """Images of a split without augmentation: one batch for each list of samples in `parts`."""

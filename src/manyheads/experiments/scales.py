@@ -15,7 +15,7 @@ from manyheads.arch import zoo
 from manyheads.arch.families import vit
 from manyheads.spec.arch import Arch
 from manyheads.spec.experiment import Arm, Experiment
-from manyheads.spec.images import Augment, Images
+from manyheads.spec.images import Augment, Images, crop_after_resize
 from manyheads.spec.long_range import PixelRow
 from manyheads.spec.recipe import Basis, Recipe
 from manyheads.spec.schedule import Schedule
@@ -45,8 +45,9 @@ ONCE = {"once": Recipe()}  # of a measurement, which trains nothing
 
 
 def cifar(size: int) -> Images:
-    """CIFAR-10 at `size` pixels: cut from a frame an eighth wider, mirrored, labels smoothed."""
-    return Images("cifar10_q5", size=size, label_smoothing=0.1, augment=Augment(crop=size // 8, flip=True))
+    """CIFAR-10 at `size` pixels: padded by an eighth on every side and cut to size, mirrored, labels smoothed."""
+    augment = Augment(crop=size // 8, flip=True)
+    return crop_after_resize(Images("cifar10_q5", size=size, label_smoothing=0.1, augment=augment))
 
 
 def fashion(size: int) -> Images:

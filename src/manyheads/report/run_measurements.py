@@ -56,7 +56,7 @@ class Measurements:
 
     `better` names the headline metric and whether `up` or `down` is better; `curve` is that metric at each evaluation;
     `probes` are by kind of attention; `trivial` has what a constant guess scores; `held_out` is the number of held-out
-    samples, where it is stated."""
+    samples, where it is stated; `on_device` the largest number of runs that shared the device, where it is known."""
 
     better: tuple[str, str]
     scores: dict[str, float]
@@ -67,6 +67,7 @@ class Measurements:
     machine: dict[str, Any]
     trivial: dict[str, float] = field(default_factory=dict)
     held_out: int | None = None
+    on_device: int | None = None
 
     def binomial(self, metric: str) -> float | None:
         """The standard error of a share of right answers that the number of held-out samples alone leaves: as the run
@@ -125,6 +126,7 @@ def _measurements(folder: RunFolder) -> Measurements:
         machine=dict(result.get("machine") or {}),
         trivial=trivial,
         held_out=_held_out(folder, result),
+        on_device=int(timing["on_device"]) if "on_device" in timing else None,
     )
 
 

@@ -16,6 +16,7 @@ from manyheads.spec.run import RunSpec
 from manyheads.spec.serialise import to_dict
 
 from . import number_text
+from .device_sharing import company, sharing
 from .glossary import SCALES
 from .read_runs import ArmRuns, Section
 from .section_verdicts import Judgement, verdicts
@@ -140,6 +141,7 @@ def terms(section: Section) -> str:
         held_out and f"held out: {held_out} samples",
         "seeds: " + ", ".join(str(seed) for seed in sorted({spec.seed for spec in specs})[:12]),
         guess and f"a constant guess has {metric} {guess}",
+        sharing(section),
     ]
     return "; ".join(filter(None, parts))
 
@@ -159,7 +161,7 @@ def _task(fields: Mapping[str, Any]) -> str:
 def conclusion(section: Section) -> list[str]:
     """The verdicts in sentences: the same on the page and in the terminal."""
     judgements = verdicts(section)
-    sentences = _caution(section, judgements)
+    sentences = _caution(section, judgements) + company(section)
     sentences += [one.verdict.found for one in sorted(judgements, key=lambda one: one.effect is None)]
     scale = f" at scale {section.scale}" if section.scale else ""
     for one in judgements:

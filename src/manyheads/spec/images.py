@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from .datasets import image_set
@@ -42,9 +42,11 @@ class Rand(TaskPart):
 class Augment(TaskPart):
     """Crop, flip, RandAugment, then, on normalised images, erasing and mixing. The default changes nothing.
 
-    `crop`: pad by so many black pixels and cut a random window of the original size. `resized`: instead of that, cut a
-    box whose share of the area lies in this span, of an aspect in `ratio`, and scale it back up. `flip`: mirror every
-    second image. `erase`: chance that a box of 2 to 33 % of the area becomes the mean colour (zero after
+    `crop`: pad by so many black pixels and cut a random window of the original size. Of images in memory these are
+    stored pixels, so that resizing to the task's size also scales the border; with `resize_first` the image is resized
+    before it is cropped, and they are pixels that the model sees (`crop_after_resize`). `resized`: instead of a crop,
+    cut a box whose share of the area lies in this span, of an aspect in `ratio`, and scale it back up. `flip`: mirror
+    every second image. `erase`: chance that a box of 2 to 33 % of the area becomes the mean colour (zero after
     normalisation).
 
     `mixup` and `cutmix` are the alphas of Beta(alpha, alpha), one draw for the whole batch; with both, `switch` is the
@@ -61,6 +63,7 @@ class Augment(TaskPart):
     cutmix: float = 0.0
     switch: float = 0.5
     mix: float = 1.0
+    resize_first: bool = field(default=False, metadata=LATER)
 
     def __post_init__(self) -> None:
         check_types(self, "Augment")
@@ -74,6 +77,8 @@ class Augment(TaskPart):
         _span("Augment.ratio", self.ratio, float("inf"))
         if self.crop and self.resized:
             raise UserError(f"Augment(crop={self.crop}, resized={self.resized}) asks for two kinds of crop; state one")
+        if self.resize_first and not self.crop:
+            raise UserError("Augment.resize_first is true, and there is no crop that could follow; leave it out")
 
     @property
     def mixes(self) -> bool:
@@ -136,6 +141,9 @@ class Images(Task):
         between("Images.validation", self.validation, 0, 0.9)
         if self.centre != 1 and not dataset.streamed:
             raise UserError(f"Images.centre is {self.centre}; {self.data} is evaluated on whole images: leave it out")
+        if self.augment.resize_first and not self.resizes:
+            why = "its files are resized before they are cropped" if dataset.streamed else "it is not resized"
+            raise UserError(f"Images.augment.resize_first is true; {self.data}: {why}, so leave it out")
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -144,6 +152,24 @@ class Images(Task):
         return self.channels or dataset.channels, self.size or dataset.size
 
     @property
+    def resizes(self) -> bool:
+        """Whether images in memory are stored at another size than a model is given. Files are resized as they are
+        read."""
+        dataset = image_set(self.data)
+        return not dataset.streamed and self.shape[1] != dataset.size
+
+    @property
+    def crops_stored(self) -> bool:
+        """Whether `augment.crop` counts stored pixels where the model is given others."""
+        return self.resizes and self.augment.crop > 0 and not self.augment.resize_first
+
+    @property
     def class_count(self) -> int:
         """Number of classes."""
         return self.classes or image_set(self.data).classes
+
+
+def crop_after_resize(task: Images) -> Images:
+    """`task` with a crop that counts the pixels of its size. Where it counts these already, as with images that are
+    not resized, the record stays as it is, and so does the id of its runs."""
+    return replace(task, augment=replace(task.augment, resize_first=True)) if task.crops_stored else task

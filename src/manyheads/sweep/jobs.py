@@ -21,7 +21,7 @@ SELDOM = 15.0  # seconds between two plain lines about runs in progress
 
 @dataclass(frozen=True)
 class Job:
-    """One run and the folder it belongs in. One that is `alone` measures time: nothing else may run beside it."""
+    """One run and the folder it belongs in. Of one that is `alone` time counts: nothing else may run beside it."""
 
     path: Path
     spec: RunSpec
@@ -77,6 +77,13 @@ def prepare(jobs: Sequence[Job]) -> list[Run]:
         twice = next(path for path in paths if paths.count(path) > 1)
         raise UserError(f"{twice} was given to two runs; give each a folder of its own")
     return [Run.create(job.path, job.spec) for job in jobs]
+
+
+def phases(jobs: Sequence[Job], waiting: Sequence[int]) -> list[tuple[list[int], bool]]:
+    """The numbers of the jobs that may share a device, and then those of the jobs that are alone, each with whether
+    they are alone; a part without jobs is left out."""
+    parts = [([i for i in waiting if jobs[i].alone is alone], alone) for alone in (False, True)]
+    return [part for part in parts if part[0]]
 
 
 def carry_out(jobs: Sequence[Job], look: Viewer, work: Callable[[list[int]], dict[int, Outcome]]) -> list[Outcome]:

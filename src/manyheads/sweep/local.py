@@ -13,7 +13,7 @@ import queue
 import signal
 import threading
 import traceback
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import FrameType
@@ -21,7 +21,7 @@ from types import FrameType
 from manyheads.runs import Busy, Run
 from manyheads.spec.errors import UserError
 
-from .jobs import Job, Outcome, Viewer, carry_out, outcome, viewer, wait_for_others
+from .jobs import Job, Outcome, Viewer, carry_out, outcome, phases, viewer, wait_for_others
 from .worker import Deaths, Worker
 
 PAUSE = 0.3  # seconds between two looks at the runs
@@ -49,8 +49,8 @@ def run(
     """Do every job and say what became of it, in the order of `jobs`.
 
     `workers` processes work side by side, each with `threads` threads on the CPU; 0 works in this process, one after
-    another, with its own threads. When it is asked to stop (Ctrl-C, SIGTERM), every run saves and `Interrupted` is
-    raised."""
+    another, with its own threads. Jobs that are alone run after the others, one at a time. When it is asked to stop
+    (Ctrl-C, SIGTERM), every run saves and `Interrupted` is raised."""
     if workers < 0 or threads < 1:
         raise UserError(
             f"{workers} workers of {threads} threads; write 0 workers (this process) or more, 1 thread or more"
@@ -61,9 +61,27 @@ def run(
     def work(waiting: list[int]) -> dict[int, Outcome]:
         if workers == 0:
             return _here(jobs, waiting, device, root, look)
-        return _Pool(jobs, waiting, min(workers, len(waiting)), device, threads, root).work(look)
+
+        def part(numbers: list[int], alone: bool) -> dict[int, Outcome]:
+            size = 1 if alone else min(workers, len(numbers))
+            return _Pool(jobs, numbers, size, device, threads, root).work(look)
+
+        return in_phases(jobs, waiting, part)
 
     return carry_out(jobs, look, work)
+
+
+def in_phases(
+    jobs: Sequence[Job], waiting: Sequence[int], work: Callable[[list[int], bool], dict[int, Outcome]]
+) -> dict[int, Outcome]:
+    """Have `work` do the jobs that may share a device, and then those that are alone, for which it is told so."""
+    outcomes: dict[int, Outcome] = {}
+    for numbers, alone in phases(jobs, waiting):
+        try:
+            outcomes |= work(numbers, alone)
+        except Interrupted as stop:
+            raise Interrupted([*outcomes.values(), *stop.outcomes], stop.code - 128) from None
+    return outcomes
 
 
 def here(device: str | None) -> None:
@@ -213,7 +231,7 @@ class _Pool:
             if self.asked:  # in the meantime
                 worker.stop()
             job = self.jobs[i]
-            worker.give(job.path, self.device, self.root)
+            worker.give(job.path, self.device, self.root, self.size)
             answer = worker.answer()
             del self.running[i]
             if answer is not None:

@@ -20,6 +20,7 @@ from manyheads.runs import Busy, Run, RunSpec, find
 from manyheads.spec.errors import UserError, nearest
 from manyheads.spec.experiment import SCALES, Experiment, folder, specs
 from manyheads.spec.text import Glue
+from manyheads.spec.timed import timed
 
 from .jobs import Job
 from .worker import thread_settings
@@ -38,8 +39,10 @@ class Selection:
 
     def jobs(self) -> list[Job]:
         """What can be run now. Of runs that are the same under several names it has one; `share`, before and after,
-        gives the others its result."""
-        return [self.job(spec) for spec in _each_once(self.root, self.now)]
+        gives the others its result, and it runs alone if one of them does."""
+        alone = {spec.id for spec in self.now if self.job(spec).alone}
+        jobs = [self.job(spec) for spec in _each_once(self.root, self.now)]
+        return [replace(job, alone=job.spec.id in alone) for job in jobs]
 
     def share(self) -> int:
         """Copy finished runs to the runs that are the same under another name; how many copies were made."""
@@ -57,7 +60,7 @@ class Selection:
 
     def job(self, spec: RunSpec) -> Job:
         """The job of one of its runs."""
-        return Job(folder(self.root, spec), spec, registry.get(spec.label["experiment"]).alone)
+        return Job(folder(self.root, spec), spec, timed(spec, registry.get(spec.label["experiment"])))
 
 
 def plan(

@@ -21,7 +21,7 @@ from manyheads.spec.errors import UserError, optional
 from manyheads.train.early_end import listening
 
 from .jobs import Job, Outcome, Viewer, carry_out, outcome, viewer
-from .local import PAUSE, Interrupted
+from .local import PAUSE, Interrupted, in_phases
 from .remote import RemoteRun, check
 
 RETRIES = 3  # of a task whose process or node died
@@ -42,7 +42,8 @@ def run(
 
     At most `workers` run at a time; None takes as many as fit. Each takes `threads` CPUs and `gpus` GPUs, which may be
     a fraction: by default none on the CPU, and on GPUs one, or an even share where the cluster is one machine with
-    fewer GPUs than workers. When it is asked to stop, every run saves and `Interrupted` is raised."""
+    fewer GPUs than workers. Jobs that are alone run after the others, one at a time. When it is asked to stop, every
+    run saves and `Interrupted` is raised."""
     check(workers, threads)
     if device is not None and ":" in device:
         raise UserError(f"--device {device}: Ray gives every run a GPU of its own and calls it 0; write --device cuda")
@@ -51,20 +52,26 @@ def run(
     def work(waiting: list[int]) -> dict[int, Outcome]:
         if not waiting:
             return {}
+        where = None if root is None else str(root.resolve())
         with cluster(workers, threads) as ray:
-            share = _share(ray, device, workers) if gpus is None else gpus
-            task = ray.remote(num_cpus=threads, num_gpus=share, max_retries=RETRIES)(train)
-            where = None if root is None else str(root.resolve())
-            return _Flight(ray, task, (device, where, threads), jobs, workers or len(jobs)).work(waiting, look)
+
+            def part(numbers: list[int], alone: bool) -> dict[int, Outcome]:
+                most = 1 if alone else workers
+                share = _share(ray, device, most) if gpus is None or alone else gpus
+                task = ray.remote(num_cpus=threads, num_gpus=share, max_retries=RETRIES)(train)
+                orders = (device, where, threads, _on_device(ray, share, most, threads, len(numbers)))
+                return _Flight(ray, task, orders, jobs, most or len(jobs)).work(numbers, look)
+
+            return in_phases(jobs, waiting, part)
 
     return carry_out(jobs, look, work)
 
 
-def train(folder: str, device: str | None, root: str | None, threads: int) -> dict[str, str]:
+def train(folder: str, device: str | None, root: str | None, threads: int, on_device: int | None) -> dict[str, str]:
     """The task: train one run folder, wherever Ray put it."""
     # Ray cancels by SIGINT's handler, which is missing where the cluster was started in the background of a shell
     signal.signal(signal.SIGINT, signal.default_int_handler)
-    return RemoteRun(folder, device, root, threads).train()
+    return RemoteRun(folder, device, root, threads, on_device).train()
 
 
 @contextmanager
@@ -105,6 +112,16 @@ def _share(ray: Any, device: str | None, workers: int | None) -> float:
         raise UserError(f"--device {device}: the Ray cluster has no GPU; write --device cpu")
     alone = len(ray.nodes()) == 1
     return min(1.0, total / workers) if alone and workers is not None else 1.0
+
+
+def _on_device(ray: Any, share: float, most: int | None, threads: int, count: int) -> int | None:
+    """How many of `count` runs Ray puts on one device at a time: on a GPU as many as their shares allow, on the CPU of
+    a cluster of one machine as many as it has CPUs for; None on the CPUs of several machines."""
+    if share:
+        return min(count, int(1 / share + 1e-6), most or count)
+    if len(ray.nodes()) > 1:
+        return None
+    return max(1, min(count, most or count, int(ray.cluster_resources().get("CPU", 1)) // threads))
 
 
 class _Flight:

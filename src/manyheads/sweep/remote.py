@@ -17,8 +17,11 @@ from .worker import Deaths, Worker
 class RemoteRun:
     """The training of one run folder. `stop` may be called from a signal handler while `train` waits."""
 
-    def __init__(self, folder: str, device: str | None, root: str | None, threads: int) -> None:
+    def __init__(
+        self, folder: str, device: str | None, root: str | None, threads: int, on_device: int | None = None
+    ) -> None:
         self.folder, self.device, self.root, self.threads = folder, device, root, threads
+        self.on_device = on_device
         self.worker: Worker | None = None
         self.asked = False
 
@@ -53,7 +56,7 @@ class RemoteRun:
         while alive:
             self.worker = worker = Worker(self.threads)
             try:
-                worker.give(self.folder, self.device, self.root)
+                worker.give(self.folder, self.device, self.root, self.on_device)
                 while not worker.answered(LOOK):
                     pass
                 answer = worker.answer()

@@ -31,7 +31,7 @@ from manyheads.spec.files import dump, read_object, replace, unwritten
 from manyheads.spec.lock import held
 from manyheads.train.early_end import listening
 
-from .jobs import Job, Outcome, Viewer, carry_out, viewer
+from .jobs import Job, Outcome, Viewer, carry_out, phases, viewer
 from .local import Interrupted
 from .remote import RemoteRun, check
 
@@ -108,9 +108,11 @@ class SlurmTask:
     def __init__(self) -> None:
         self.run: RemoteRun | None = None
 
-    def __call__(self, folder: str, device: str | None, root: str | None, threads: int) -> dict[str, str]:
+    def __call__(
+        self, folder: str, device: str | None, root: str | None, threads: int, on_device: int | None = None
+    ) -> dict[str, str]:
         """Train one run folder, wherever Slurm put it."""
-        self.run = RemoteRun(folder, device, root, threads)
+        self.run = RemoteRun(folder, device, root, threads, on_device)
         answer = self.run.train()
         with suppress(UserError):  # nobody can be told on a full disk
             replace(Path(folder) / ANSWER, dump({"schema": SCHEMA, **answer}))
@@ -141,19 +143,23 @@ def run(
 
     submitit keeps its files in a new folder inside `folder`. At most `workers` jobs run at a time, if it is given.
     `options` are Slurm's, as submitit names them: partition, account, timeout_min, mem_gb, gpus_per_node, ... `cluster`
-    "local" is this machine instead. When it is asked to stop, it leaves the jobs to Slurm and raises `Detached`."""
+    "local" is this machine instead. A run that is alone gets a node of its own (`exclusive`); on this machine it runs
+    after the others. When it is asked to stop, it leaves the jobs to Slurm and raises `Detached`."""
     check(workers, threads)
     if cluster not in CLUSTERS:
         raise UserError(f"cluster {cluster}: write slurm, or local to try it on this machine without Slurm")
-    orders = (device, None if root is None else str(root.resolve()), threads)
+    given = dict(options or {})
+    where = (device, None if root is None else str(root.resolve()), threads)
     most = (workers or 2) if cluster == "local" else ARRAY
     look = look or viewer()
     new = _new_folder(folder)
     try:
-        executor = _executor(new, cluster, workers, device, threads, dict(options or {}))
-        return carry_out(
-            jobs, look, lambda waiting: _Queue(executor, new, cluster, jobs, orders, most).work(waiting, look)
-        )
+        ways = {}
+        for alone in {False} | {job.alone for job in jobs}:
+            own = {"exclusive": True} | given if alone else given
+            executor = _executor(new, cluster, workers, device, threads, own)
+            ways[alone] = executor, (*where, _on_device(cluster, alone, most, device, own))
+        return carry_out(jobs, look, lambda waiting: _Queue(ways, new, cluster, jobs, most).work(waiting, look))
     finally:
         with suppress(OSError):  # not empty: it holds the files of jobs
             new.rmdir()
@@ -176,6 +182,15 @@ def _new_folder(folder: Path) -> Path:
         return Path(tempfile.mkdtemp(prefix="jobs-", dir=folder.resolve()))  # mkdtemp gives it the mode 0700
     except OSError as error:
         raise unwritten(folder, error) from error
+
+
+def _on_device(cluster: str, alone: bool, most: int, device: str | None, options: Mapping[str, Any]) -> int | None:
+    """How many runs share a device: one where it has a node or a GPU of its own, which Slurm gives to one job at a
+    time; None for cores of a node on which anybody's jobs may run."""
+    if cluster == "local":
+        return 1 if alone else most
+    own_gpu = device is not None and device.startswith("cuda")
+    return 1 if own_gpu or options.get("exclusive") is True else None
 
 
 def _executor(folder: Path, cluster: str, workers: int | None, device: str | None, threads: int, options: Any) -> Any:
@@ -203,10 +218,15 @@ class _Queue:
     """Jobs that are queued or running."""
 
     def __init__(
-        self, executor: Any, folder: Path, cluster: str, jobs: Sequence[Job], orders: tuple[Any, ...], most: int
+        self,
+        ways: Mapping[bool, tuple[Any, tuple[Any, ...]]],
+        folder: Path,
+        cluster: str,
+        jobs: Sequence[Job],
+        most: int,
     ) -> None:
-        self.executor, self.folder, self.cluster, self.jobs, self.orders = executor, folder, cluster, jobs, orders
-        self.most = most
+        """`ways` has the executor and the orders for runs that may share a device, and for those that are alone."""
+        self.ways, self.folder, self.cluster, self.jobs, self.most = ways, folder, cluster, jobs, most
         self.known = {str(folder.parent), *map(str, folder.parent.iterdir())}  # folders of this sweep's jobs
         self.queued: dict[int, Any] = {}
 
@@ -218,10 +238,10 @@ class _Queue:
             if job is not None:
                 self.queued[i] = job
                 waiting.remove(i)
+        waiting = [i for numbers, _ in phases(self.jobs, waiting) for i in numbers]
         with listening() as asked:
             while (waiting or self.queued) and not asked.number:
-                if waiting and len(self.queued) < self.most:
-                    self._submit([waiting.pop(0) for _ in range(min(len(waiting), self.most - len(self.queued)))])
+                self._submit([waiting.pop(0) for _ in range(self._room(waiting))])
                 look.look([job for i in self.queued if held((job := self.jobs[i]).path / LOCK)])
                 for i in [i for i, job in self.queued.items() if job.done()]:
                     outcomes[i] = _outcome(self.jobs[i], self.queued.pop(i))
@@ -232,18 +252,30 @@ class _Queue:
             raise Detached([*outcomes.values()], asked.number, [job.job_id for job in self.queued.values()])
         return outcomes
 
+    def _room(self, waiting: Sequence[int]) -> int:
+        """How many of the `waiting` runs, in their order, may be queued now. On this machine a run that is alone waits
+        until nothing runs, and the others wait for it."""
+        room = min(len(waiting), self.most - len(self.queued))
+        if self.cluster != "local" or room <= 0:
+            return max(0, room)
+        if self.jobs[waiting[0]].alone:
+            return 0 if self.queued else 1
+        if any(self.jobs[i].alone for i in self.queued):
+            return 0
+        return min(room, sum(not self.jobs[i].alone for i in waiting))
+
     def _submit(self, numbers: list[int]) -> None:
         """Queue these runs, and note in each folder which job trains it."""
         for i in numbers:
             (self.jobs[i].path / ANSWER).unlink(missing_ok=True)  # an earlier job's
-        with self.executor.batch():
-            submitted = [
-                self.executor.submit(SlurmTask(), str(self.jobs[i].path.resolve()), *self.orders) for i in numbers
-            ]
-        for i, job in zip(numbers, submitted, strict=True):
-            note = JobNote(SCHEMA, self.cluster, str(self.folder), job.job_id)
-            replace(self.jobs[i].path / NOTE, dump(serialise.to_dict(note)))
-            self.queued[i] = job
+        for group, alone in phases(self.jobs, numbers):
+            executor, orders = self.ways[alone]
+            with executor.batch():
+                submitted = [executor.submit(SlurmTask(), str(self.jobs[i].path.resolve()), *orders) for i in group]
+            for i, job in zip(group, submitted, strict=True):
+                note = JobNote(SCHEMA, self.cluster, str(self.folder), job.job_id)
+                replace(self.jobs[i].path / NOTE, dump(serialise.to_dict(note)))
+                self.queued[i] = job
 
     def _submitted(self, job: Job) -> Any:
         """The job that an earlier call submitted for this run, if it has not ended. A note that names another folder than

@@ -2,9 +2,9 @@
 started it.
 
 The program trains the run folders it is given, one after another. It reads one JSON object a line from its standard
-input, {"folder": ..., "device": ..., "root": ...}, and answers each with one line on its standard output, {"fate":
-"done" | "failed" | "stopped" | "busy", "message": ...}. What a run prints goes to log.txt in its folder. A run in
-progress saves and stops when the input ends, because the parent closed it or died, at SIGTERM, and at SIGUSR1 and
+input, {"folder": ..., "device": ..., "root": ..., "on_device": ...}, and answers each with one line on its standard
+output, {"fate": "done" | "failed" | "stopped" | "busy", "message": ...}. What a run prints goes to log.txt in its folder. A
+run in progress saves and stops when the input ends, because the parent closed it or died, at SIGTERM, and at SIGUSR1 and
 SIGUSR2, by which schedulers announce the end of a job's time."""
 
 from __future__ import annotations
@@ -58,9 +58,11 @@ class Worker:
         """Whether the process has ended."""
         return self.process.poll() is not None
 
-    def give(self, folder: Path | str, device: str | None, root: Path | str | None) -> None:
-        """Order it to train a run folder, with its data below `root`."""
-        order = {"folder": str(folder), "device": device, "root": None if root is None else str(root)}
+    def give(self, folder: Path | str, device: str | None, root: Path | str | None, on_device: int | None) -> None:
+        """Order it to train a run folder, with its data below `root`. At most `on_device` processes share the device
+        meanwhile, this one included; None where nobody knows."""
+        where = {"device": device, "root": None if root is None else str(root)}
+        order = {"folder": str(folder)} | where | {"on_device": on_device}
         with suppress(BrokenPipeError):  # the process is dead, and there will be no answer
             self._orders.write(json.dumps(order) + "\n")
             self._orders.flush()
@@ -170,7 +172,11 @@ def obey(order: dict[str, Any]) -> dict[str, str]:
     root = order.get("root")
     try:
         train(
-            Run.open(order["folder"]), device=order.get("device"), progress="lines", root=Path(root) if root else None
+            Run.open(order["folder"]),
+            device=order.get("device"),
+            progress="lines",
+            root=Path(root) if root else None,
+            on_device=order["on_device"],
         )
         return {"fate": "done", "message": ""}
     except (Stopped, KeyboardInterrupt) as stop:

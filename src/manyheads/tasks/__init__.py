@@ -10,7 +10,7 @@ from manyheads.spec.text import Glue, LanguageModel, MaskedLanguage
 
 from . import glue, images, long_range, measured_attention, measurements, points, text  # noqa: F401  # each registers its tasks
 from .measurements import measure
-from .task import Work, check, fit, open_task
+from .task import Work, check, fit, open_task, remark
 
 __all__ = [
     "TASKS",
@@ -29,5 +29,6 @@ __all__ = [
     "from_dict",
     "measure",
     "open_task",
+    "remark",
     "to_dict",
 ]

@@ -29,7 +29,7 @@ from manyheads.spec.field_checks import between
 from manyheads.spec.images import Augment, Images
 from manyheads.spec.parts import Classify, ConvStem, Patch, Pixel
 
-from .task import check, check_probe, fit, open_task, shares, wrong_input
+from .task import check, check_probe, fit, open_task, remark, shares, wrong_input
 from .validation import Validated
 
 LEAST, MOST = 32, 512  # images in an evaluation step
@@ -74,6 +74,17 @@ def _(task: Images, arch: Arch) -> Arch:
     sized: Any = at_image(arch, size)
     embed, head = replace(sized.embed, channels=channels), replace(sized.head, classes=task.class_count)
     return replace(sized, embed=embed, head=head)
+
+
+@remark.register(Images)
+def _(task: Images) -> str:
+    """Runs of earlier versions crop stored images also where these are resized, and keep what they compute."""
+    if not task.crops_stored:
+        return ""
+    return (
+        f"crop={task.augment.crop} pads and cuts the stored images of {image_set(task.data).size} px, which are then "
+        f"resized to {task.shape[1]}; a new run crops after resizing with augment.resize_first=true"
+    )
 
 
 @open_task.register(Images)

@@ -88,6 +88,12 @@ def fit(task: Task, arch: Arch) -> Arch:
 
 
 @singledispatch
+def remark(task: Task) -> str:
+    """What somebody who trains this task should know about its record; "" where there is nothing."""
+    return ""
+
+
+@singledispatch
 def open_task(task: Task, device: torch.device, seed: int, batch: int, *, root: Path | None = None) -> Work:
     """The task opened on `device`; data is read below `root` (see `data.local_data`)."""
     raise UserError(

@@ -49,7 +49,8 @@ class Sizes:
 @dataclass(frozen=True)
 class CheckpointNote:
     """What a checkpoint holds beside its tensors. `told` is the number of steps whose losses are in the log; `samples`
-    is 0 where it equals steps times batch."""
+    is 0 where it equals steps times batch, and `on_device`, the largest number of runs that shared the device so far,
+    where nobody knows it."""
 
     run: str
     step: int
@@ -58,6 +59,7 @@ class CheckpointNote:
     processes: int
     sizes: Sizes
     samples: int = field(default=0, metadata={"later": True})
+    on_device: int = field(default=0, metadata={"later": True})
     schema: int = SCHEMA
 
     def __post_init__(self) -> None:

@@ -50,13 +50,15 @@ def train(
     quiet: bool = False,
     events: bool = False,
     weights: Path | str | None = None,
+    on_device: int | None = 1,
 ) -> dict[str, Any]:
     """Train `run` to the end of its budget and return its result; for a finished run, return that at once.
 
     Training resumes from the newest checkpoint. On SIGTERM or SIGINT it finishes the step, saves, and raises `Stopped`.
     `root` is the folder of the data; `events` writes TensorBoard events into the run folder; `weights` is the folder of
-    the model that a fine-tuning run starts from (`train.finetune`). With a recipe that compiles, programs that this
-    process compiled before are discarded."""
+    the model that a fine-tuning run starts from (`train.finetune`). `on_device` is the largest number of runs that share
+    the device meanwhile, this one included (None: unknown); it is written beside the times. With a recipe that
+    compiles, programs that this process compiled before are discarded."""
     if run.result is not None:
         run.drop_checkpoints()
         return run.result
@@ -66,7 +68,8 @@ def train(
     check_weights(task, weights)
     if isinstance(task, Measurement):
         with joined("none", device) as ranks, exclusive(run, ranks):
-            return run.result or measure(run, task, recipe, ranks)  # another process may have finished it meanwhile
+            # another process may have finished it meanwhile
+            return run.result or measure(run, task, recipe, ranks, on_device)
     with joined(parallel, device) as ranks, exclusive(run, ranks), listening() as stop, numerics(recipe, ranks.device):
         if ranks.agree(float(run.result is not None))[0]:  # another process finished the run while this one waited
             return run.result or {}
@@ -78,8 +81,13 @@ def train(
             folder = run.path / "events" if events and ranks.first else None
             view = watch(style, run.path.name, spend, work.unit, folder)
             try:
+                if remark := tasks.remark(task):
+                    view.say(remark)
                 ensure_begun(run, task, ranks, weights, view.say)
-                return Session(run, recipe, work, budget=spend, ranks=ranks, watch=view, stop=stop).train()
+                session = Session(
+                    run, recipe, work, budget=spend, ranks=ranks, watch=view, stop=stop, on_device=on_device
+                )
+                return session.train()
             finally:
                 view.close()
 
@@ -97,6 +105,7 @@ class Session:
         ranks: Ranks,
         watch: Watch,
         stop: StopRequest,
+        on_device: int | None,
     ) -> None:
         self.run, self.recipe, self.work = run, recipe, work
         self.budget, self.ranks, self.watch, self.stop = budget, ranks, watch, stop
@@ -104,6 +113,7 @@ class Session:
         model.train()
         limit = recipe.explode * work.trivial()["loss"] or float("inf")
         self.state = TrainingState.new(run, recipe, ranks, model, limit)
+        self.state.on_device = on_device
         self.elapsed = self.state.resume(watch.say)
         self.step = make_step(model, work, self.state.optimizer, recipe, ranks, run.spec.seed, self.state.average)
         self.half = uses_half(recipe, ranks.device)
@@ -267,6 +277,7 @@ class Session:
                 samples=self.samples,
                 seconds=self.elapsed,
                 waited=waited,
+                on_device=state.on_device,
             )
             self.status()
             run.finish(outcome)

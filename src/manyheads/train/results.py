@@ -71,10 +71,20 @@ def save_model(run: Run, model: nn.Module, average: Average | None, ranks: Ranks
 
 
 def result(
-    run: Run, recipe: Recipe, work: Work, ranks: Ranks, *, steps: int, samples: int, seconds: float, waited: float = 0.0
+    run: Run,
+    recipe: Recipe,
+    work: Work,
+    ranks: Ranks,
+    *,
+    steps: int,
+    samples: int,
+    seconds: float,
+    waited: float = 0.0,
+    on_device: int | None = 1,
 ) -> dict[str, Any]:
     """The result of a trained run. Everything but `timing` is the same whenever the run is repeated; in `timing`,
-    `waited` is the share of the time since the last start that was spent waiting for data. `best` is the evaluation with
+    `waited` is the share of the time since the last start that was spent waiting for data, and `on_device` the largest
+    number of runs that shared the device at any time, this one included (null: unknown). `best` is the evaluation with
     the best headline, on the validation samples where the task has some: held-out samples are not chosen by."""
     metric, direction = work.better
     records = [record for record in run.metrics.read() if record["kind"] == "eval"]
@@ -95,7 +105,13 @@ def result(
         **_sizes(run),
         "averaged": bool(recipe.ema),
         "machine": machine(recipe, ranks),
-        "timing": {"seconds": seconds, "rate": rate, "unit": f"{work.unit}/s", "waited": waited},
+        "timing": {
+            "seconds": seconds,
+            "rate": rate,
+            "unit": f"{work.unit}/s",
+            "waited": waited,
+            "on_device": on_device,
+        },
     }
 
 
@@ -108,7 +124,7 @@ def _sizes(run: Run) -> dict[str, int]:
     return {"params": count.total, "non_embedding": count.non_embedding}
 
 
-def measure(run: Run, task: Measurement, recipe: Recipe, ranks: Ranks) -> dict[str, Any]:
+def measure(run: Run, task: Measurement, recipe: Recipe, ranks: Ranks, on_device: int | None = 1) -> dict[str, Any]:
     """Carry out a measurement, write its spectra and its result, and return the result. It has the fields of a trained
     run's, with no step and no sample."""
     run.write_status(state="running", step=0, total=None)
@@ -129,7 +145,13 @@ def measure(run: Run, task: Measurement, recipe: Recipe, ranks: Ranks) -> dict[s
         **_sizes(run),
         "averaged": False,
         "machine": machine(recipe, ranks),
-        "timing": {"seconds": seconds, "rate": 1 / max(seconds, 1e-9), "unit": "measurements/s", "waited": 0.0},
+        "timing": {
+            "seconds": seconds,
+            "rate": 1 / max(seconds, 1e-9),
+            "unit": "measurements/s",
+            "waited": 0.0,
+            "on_device": on_device,
+        },
     }
     run.finish(outcome)
     return outcome

@@ -57,6 +57,7 @@ class TrainingState:
     average: Average | None
     losses: Losses
     step: int = 0
+    on_device: int | None = 1  # the largest number of runs that shared the device; None where nobody knows
     samples: int = 0  # samples seen, counted only where the batch grows; otherwise they follow from the steps
 
     @classmethod
@@ -96,6 +97,7 @@ class TrainingState:
             processes=self.ranks.world,
             sizes=sizes,
             samples=self.samples,
+            on_device=self.on_device or 0,
         )
         tensors = self.tensors() | {"losses": self.ranks.stack(self.losses.latest)}
         checkpoint.save(run.checkpoints, tensors, note, self.ranks)
@@ -119,5 +121,7 @@ class TrainingState:
         # with another number of processes no row belongs to a process, and the log needs only their mean
         self.losses.latest.copy_(losses[ranks.rank] if note.processes == ranks.world else losses.mean(dim=0))
         self.step, self.samples, self.losses.logged = note.step, note.samples, note.told
+        known = self.on_device is not None and note.on_device > 0
+        self.on_device = max(self.on_device or 0, note.on_device) if known else None
         say(f"resuming from step {note.step}")
         return note.elapsed
