@@ -1,7 +1,8 @@
 """Writes the tables and the figure of docs/rank.md from finished runs: `python docs/make_rank.py [FOLDER OF RUNS]`.
 
 With a folder, the runs of the rank experiments below it become part of the evidence of their scale first (`RECORDS`),
-each arm in place of what was recorded of it, unless it has fewer seeds; without, what is recorded is drawn again.
+each arm in place of what was recorded of it, unless it has fewer seeds; without, what is recorded is drawn again. The
+runs of `rank_n` at scale small are read from their archive (`ARCHIVE`).
 Tables stand between two marks, `<!-- name -->` and `<!-- /name -->`; the rest of the page is left alone."""
 
 from __future__ import annotations
@@ -10,6 +11,8 @@ import json
 import math
 import re
 import sys
+import tarfile
+import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -27,11 +30,12 @@ from manyheads.experiments.registry import EXPERIMENTS, RANK
 from manyheads.experiments.statistics import mean, spread
 from manyheads.models.store import load
 from manyheads.report.read_runs import read_runs
-from manyheads.tasks import from_dict
+from manyheads.spec.serialise import to_dict
 
 HERE = Path(__file__).parent
 PAGE, EVIDENCE = HERE / "rank.md", HERE.parent / "evidence"
 RECORDS = {"laptop": "rank_laptop_cpu.json", "small": "rank_small_h200.json"}
+ARCHIVE = EVIDENCE / "runs" / "rank_n_small_h200.tar.xz"  # run folders, without models
 # fmt: off
 NOTES = {  # one seed each, found before this code was written
     "L1_d2_full": 0.063, "L1_d2_half": 0.571, "L1_d2_quarter": 0.677, "L1_d2_r1": 0.738,
@@ -58,22 +62,29 @@ def record(root: Path, scale: str) -> dict[str, Any]:
                 "heads": heads(arm.arch)[0],
                 "head_dim": head_dims(arm.arch)[0],
                 "params": params(arm.arch).total,
-                "batch": spec.recipe["batch"],
-                "steps": spec.recipe["basis"]["amount"],
-                "lr": spec.recipe["lr"],
-                "warmup": spec.recipe["schedule"]["warmup"],
-                "task": spec.task,
-                "trivial": from_dict(spec.task).trivial(),  # type: ignore[attr-defined]
+                "batch": spec.recipe.batch,
+                "steps": spec.recipe.basis.amount,
+                "lr": spec.recipe.lr,
+                "warmup": spec.recipe.schedule.warmup,
+                "task": to_dict(spec.task),
+                "trivial": arm.done[0].measured.trivial,
                 "seeds": [run.seed for run in arm.done],
                 **{
                     name: list(arm.values(name).values()) for name in ("loss", "seen", "skill", "accuracy", "log_kappa")
                 },
-                "scales": [last_scale(run.found.path / "model") for run in arm.done],
-                "seconds": [round(run.measured.seconds, 1) for run in arm.done],
+                "scales": [last_scale(run.path / "model") for run in arm.done],
+                "seconds": [round(run.measured.seconds or 0.0, 1) for run in arm.done],
                 "machine": arm.done[0].measured.machine,
             }
         found[section.name] = arms
     return found
+
+
+def archived(file: Path) -> dict[str, Any]:
+    """The arms of the runs in an archive, as `record` makes them."""
+    with tempfile.TemporaryDirectory() as folder, tarfile.open(file) as archive:
+        archive.extractall(folder, filter="data")
+        return record(Path(folder), "small")
 
 
 def last_scale(model: Path) -> float | None:
@@ -273,6 +284,7 @@ def write(page: str, found: dict[str, dict[str, Any]]) -> str:
     """`page` with every table made anew."""
     tables = [(name, make(found["laptop"]["experiments"][name])) for name, make in TABLES.items()]
     small = found["small"]
+    tables += [("rank_n small", scored("loss", "skill", "accuracy")(archived(ARCHIVE)["rank_n"]))]
     tables += [("rank_fig1 small", beside_paper(small["experiments"]["rank_fig1"], small["short_warmup"]))]
     for name, made in tables:
         page, count = re.subn(
