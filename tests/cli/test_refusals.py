@@ -164,7 +164,7 @@ NUMBERS = {
     "steps": ((*TRAIN, "--steps", "9" * 400), "recipe.basis.amount is a number of about 400 digits"),
     "seed": ((*TRAIN[:2], "--steps", "1", "--seed", "9" * 30), "below 2^63"),
     "recipe": ((*TRAIN, "--recipe", "x" * 5000), "there is no such file"),
-    "task": ((*TRAIN, "--task", "x/" * 3000), "there is no such file"),
+    "task": ((*TRAIN, "--task", "x/" * 3000), "there is no such task"),
     "plan batch": ((*PLAN, "--batch", "1" + "0" * 30), "batch is 1000"),
     "plan batch fits": ((*PLAN, "--batch", "1" + "0" * 14), "training memory of the largest design that is searched"),
     "plan image": ((*PLAN, "--image", str(2**63)), "image is 9223372036854775808; write a whole number below 10^15"),

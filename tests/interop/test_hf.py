@@ -216,8 +216,7 @@ def test_the_wrong_class_is_refused(tmp_path: Path) -> None:
         door.export(ORIGINALS["nystromformer_pair"], tmp_path, seed=0)
     model = door.wrap(build(ORIGINALS["gpt2"], seed=0))
     assert model.resize_token_embeddings(50) is model.get_input_embeddings()
-    with pytest.raises(UserError, match="this record has 50"):
-        model.resize_token_embeddings(60)
+    assert model.resize_token_embeddings(60).num_embeddings == 60
     with pytest.raises(UserError, match="has no arch"):
         transformers.AutoModelForCausalLM.from_config(door.ManyheadsConfig())
     with pytest.raises(UserError, match="reads text"):

@@ -138,7 +138,7 @@ def test_a_worker_that_finds_its_run_in_use_has_not_failed(tmp_path: Path) -> No
     (job,) = jobs(tmp_path, tiny(arms=1))
     elsewhere, worker = Run.create(job.path, job.spec), Worker(1)
     with elsewhere.locked():
-        worker.give(job.path, "cpu", None)
+        worker.give(job.path, "cpu", None, 1)
         answer = worker.answer()
     worker.dismiss()
     assert answer is not None

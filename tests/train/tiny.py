@@ -23,9 +23,11 @@ from torch.nn import functional
 from manyheads.arch.families import vit
 from manyheads.runs import Run, RunSpec
 from manyheads.spec.arch import Arch
+from manyheads.spec.parts import Token
 from manyheads.spec.task import Task
 from manyheads.spec.task_kinds import register
 from manyheads.tasks import open_task
+from manyheads.tasks.task import check, wrong_input
 from manyheads.train.loop import train
 from tests.specs import run_spec
 
@@ -153,6 +155,14 @@ def _(task: Blobs, device: torch.device, seed: int, batch: int, *, root: Path | 
 @open_task.register(Points)
 def _(task: Points, device: torch.device, seed: int, batch: int, *, root: Path | None = None) -> Pointing:
     return Pointing(Blobs(), device, seed, batch)
+
+
+@check.register(Points)
+@check.register(Blobs)
+def _(task: Task, arch: Arch) -> None:
+    """Not a model of tokens: a task that accepts every model would be offered to users of every other test."""
+    if isinstance(arch.embed, Token):
+        raise wrong_input("a tiny task", arch, "vit")
 
 
 register(Points)

@@ -46,7 +46,7 @@ def named_task(name: str) -> dict[str, Any]:
     if _bare(name) in names:
         return {"is": names[_bare(name)]}
     file = Path(name)
-    if not file.suffix and not file.exists():
+    if not file.suffix and not os.path.exists(file):  # which a name that no file can have does not
         known = [written(kind) for kind in TASKS]
         raise UserError(f"--task {name}: there is no such task{nearest(name, known)}; write one of {', '.join(known)}")
     return json_object(
