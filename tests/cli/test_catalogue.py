@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from manyheads.cli import main
-from manyheads.cli.train_task import named_task
 from manyheads.experiments.recipes import NAMED
 from manyheads.experiments.registry import EXPERIMENTS, get
 from manyheads.interop.resolve import resolve
+from manyheads.interop.train_task import named_task
 from manyheads.spec.datasets import CORPUS_VOCAB, IMAGE_SETS, check_corpus, image_set
 from manyheads.spec.errors import UserError
 from manyheads.spec.task_kinds import TASKS

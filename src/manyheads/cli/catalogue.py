@@ -9,8 +9,9 @@ from typing import Annotated, Any
 
 import typer
 
+from manyheads.interop.train_task import written
+
 from .tables import Column, show
-from .train_task import written
 
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 EMBEDDED = ("fashion_mnist", "tinystories")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import sys
@@ -11,11 +10,9 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
-from manyheads.spec.errors import UserError, nearest
+from manyheads.spec.errors import UserError
 
-from .new_run import fitted, scratch_label, task_for
 from .numbers import in_layers, parameters, size
-from .train_task import complete, json_object, named_task, start_task
 
 if TYPE_CHECKING:
     from manyheads.spec.arch import Arch
@@ -110,35 +107,43 @@ def train(
         return
     if model is None:
         raise UserError("no model was given; write a name, such as `manyheads train demo:lean`, or --resume FOLDER")
-    arch, chosen, fields = _start(model, scale, task, data, recipe)
-    for name, value in (("batch", batch), ("lr", lr), ("basis", _basis(steps, basis, epochs))):
-        if value is not None:
-            fields[name] = value
-    _set(settings or [], {"recipe": fields, "task": chosen})
     source = _saved(weights)
-    chosen = complete(chosen, arch, data_root)
+    digest = None
     if source is not None:
         from manyheads.train.finetune import weights_digest
 
-        chosen["weights"] = weights_digest(source)
-    from manyheads.spec.recipe import IMAGENET_IMAGES, Recipe
-    from manyheads.spec.serialise import from_dict
+        digest = weights_digest(source)
+    from manyheads.interop.stated_run import Stated, is_arm, planned
+    from manyheads.spec.recipe import IMAGENET_IMAGES
 
-    work, plan = task_for(chosen, arch), from_dict(Recipe, fields, "recipe")
-    arch = fitted(arch, work)
+    stated = Stated(
+        scale=scale,
+        task=task,
+        data=data,
+        recipe=recipe,
+        steps=steps,
+        basis=basis,
+        epochs=epochs,
+        batch=batch,
+        lr=lr,
+        settings=tuple(settings or ()),
+        root=data_root,
+    )
+    arch, work, plan = planned(model, stated, digest)
     if dry_run:
         samples = IMAGENET_IMAGES if recipe in ("table6", "table6_large") else None
         _estimate(arch, plan, work, samples, gpus, tflops, utilisation, parallel, data_root)
         return
+    from manyheads.interop.new_run import scratch_label
     from manyheads.runs import Run, RunSpec
     from manyheads.train.finetune import check_named
 
     check_named(work)
-    if _is_arm(model) and os.environ.get("RANK", "0") == "0":
+    if is_arm(model) and os.environ.get("RANK", "0") == "0":
         words = f"{type(work).__name__}, {plan.basis.amount:,.6g} {plan.basis.kind} of batch {plan.batch}"
         print(f"{model} has its own task and recipe: {words}", file=sys.stderr)
     folder = out or Path("runs") / f"{re.sub(r'[^A-Za-z0-9_.]+', '_', Path(model).name)}-s{seed}"
-    label = {} if source is not None or _is_arm(model) else scratch_label(model)
+    label = {} if source is not None or is_arm(model) else scratch_label(model)
     run = Run.create(folder, RunSpec(arch, work, plan, seed, label))
     _train(run, device, parallel, data_root, quiet, tensorboard, source)
 
@@ -189,111 +194,6 @@ def _train(
             f"{metric} {result['score'][metric]:.4g} after {result['steps']:,} steps (best {best[metric]:.4g} at "
             f"{best['step']:,}), {timing['seconds']:.0f} s at {timing['rate']:,.0f} {timing['unit']}{told}: {run.path}"
         )
-
-
-def _start(
-    model: str, scale: str | None, task: str | None, data: str | None, recipe: str | None
-) -> tuple[Arch, dict[str, Any], dict[str, Any]]:
-    """Architecture, task and recipe before any single field is changed. An arm of an experiment, EXPERIMENT:ARM, brings
-    all three; another model has the named recipe, and the task that is named or that its record can do."""
-    experiment, _, arm = model.partition(":")
-    if _is_arm(model):
-        arch, chosen, fields = _arm(experiment, arm, scale)
-        if task is not None:
-            chosen = named_task(task)
-        if recipe is not None:
-            fields = _named_recipe(recipe)
-        return arch, chosen | ({} if data is None else {"data": data}), fields
-    if scale is not None:
-        raise UserError(f"--scale {scale} belongs to an arm of an experiment, such as fig3:L8_h16; leave it out")
-    from manyheads.interop.resolve import resolve
-
-    arch = resolve(model)
-    return arch, start_task(arch, task, data, recipe), {} if recipe is None else _named_recipe(recipe)
-
-
-def _is_arm(model: str) -> bool:
-    """Whether `model` is EXPERIMENT:ARM."""
-    from manyheads.experiments.registry import EXPERIMENTS
-
-    experiment, _, arm = model.partition(":")
-    return experiment in EXPERIMENTS and bool(arm)
-
-
-def _arm(experiment: str, arm: str, scale: str | None) -> tuple[Arch, dict[str, Any], dict[str, Any]]:
-    """What an experiment trains under the name of an arm, with its first seed and on its first basis."""
-    from manyheads.experiments.registry import EXPERIMENTS
-    from manyheads.spec.experiment import specs
-    from manyheads.spec.serialise import to_dict
-
-    one = EXPERIMENTS[experiment]
-    runs = {each: specs(one, each) for each in one.settings if scale in (None, each)}
-    if not runs:
-        raise UserError(f"experiment {experiment} has no scale {scale!r}; write one of {', '.join(one.settings)}")
-    arms = list(dict.fromkeys(run.label["arm"] for each in runs.values() for run in each))
-    if arm not in arms:
-        raise UserError(f"experiment {experiment} has no arm {arm!r}{nearest(arm, arms)}; it has {', '.join(arms)}")
-    run = next(run for each in runs.values() for run in each if run.label["arm"] == arm)
-    return run.arch, to_dict(run.task), to_dict(run.recipe)
-
-
-def _named_recipe(name: str) -> dict[str, Any]:
-    from manyheads.experiments.recipes import NAMED
-    from manyheads.spec.serialise import read_json, to_dict
-
-    if name in NAMED:
-        return to_dict(NAMED[name][0]())
-    file = Path(name)
-    return json_object(read_json(file) if os.path.isfile(file) else None, file, "--recipe", f"or {', '.join(NAMED)}")
-
-
-def _basis(steps: int | None, basis: str | None, epochs: float | None) -> dict[str, Any] | None:
-    budgets = {"steps": steps, "basis": basis, "epochs": epochs}
-    given = [f"--{name} {value}" for name, value in budgets.items() if value is not None]
-    if len(given) > 1:
-        raise UserError(f"{' and '.join(given)} are {len(given)} budgets; write one of them")
-    if epochs is not None:
-        return {"kind": "epochs", "amount": epochs}
-    if basis is None:
-        return None if steps is None else {"kind": "steps", "amount": steps}
-    kind, _, amount = basis.partition("=")
-    try:
-        return {"kind": kind, "amount": float(amount)}
-    except ValueError:
-        raise UserError(f"--basis {basis}: write what is held equal and how much of it, such as epochs=20") from None
-
-
-def _set(settings: list[str], into: dict[str, dict[str, Any]]) -> None:
-    """Write `recipe.clip=0` and the like into the objects they name; fields are checked when these are read."""
-    if not settings:
-        return
-    from manyheads.spec.json_text import parse
-    from manyheads.spec.recipe import Recipe
-    from manyheads.spec.serialise import to_dict
-    from manyheads.spec.task_kinds import TASKS
-
-    kind = TASKS.get(str(into["task"].get("is")))
-    defaults: dict[str, Any] = {"recipe": to_dict(Recipe()), "task": {} if kind is None else to_dict(kind())}
-    for text in settings:
-        path, equals, value = text.partition("=")
-        first, *rest = path.split(".")
-        if not equals or first not in into or not rest:
-            raise UserError(f"--set {text}: write recipe.FIELD=VALUE or task.FIELD=VALUE, such as recipe.clip=0")
-        place, default = into[first], defaults[first]
-        for name in rest[:-1]:
-            default = default.get(name) if isinstance(default, dict) else None
-            place = place.setdefault(name, {} if default is None else default)
-            if not isinstance(place, dict):
-                raise UserError(
-                    f"--set {text}: {name} holds no record; write the whole of it, such as "
-                    f'{path.rpartition(".")[0]}={{"is": ..., "{rest[-1]}": {value}}}'
-                )
-        try:
-            place[rest[-1]] = parse(value)
-        except json.JSONDecodeError:
-            place[rest[-1]] = value  # a word
-        except ValueError as error:
-            raise UserError(f"--set {text}: {error}") from None
 
 
 def _estimate(
