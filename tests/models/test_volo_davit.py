@@ -208,7 +208,8 @@ def test_runs_under_autocast(family: str) -> None:
     arch = tiny(family)
     model = build(arch, seed=0)
     exact = model.eval()(images(arch))
-    with torch.autocast("cpu", torch.bfloat16):
+    # oneDNN on CPUs with AMX computes bfloat16 convolutions of stride 4 and 16 channels wrongly (pytorch issue 169688)
+    with torch.autocast("cpu", torch.bfloat16), torch.backends.mkldnn.flags(enabled=False):
         rough = model(images(arch))
     assert rough.dtype == torch.bfloat16
     assert (rough.float() - exact).abs().max() <= 0.05 * exact.abs().max()
