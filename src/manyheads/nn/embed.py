@@ -73,14 +73,28 @@ class PatchEmbed(Embedding):
         return torch.cat((front, x + self.positions), dim=1)
 
 
+class ScaledEmbedding(nn.Embedding):
+    """An embedding whose vectors are multiplied by a number, rounded to their precision."""
+
+    def __init__(self, rows: int, width: int, scale: float) -> None:
+        super().__init__(rows, width)
+        self.scale = scale
+
+    def forward(self, ids: Tensor) -> Tensor:
+        x = super().forward(ids)
+        return x * torch.full((), self.scale, dtype=x.dtype, device=x.device)
+
+
 class TokenEmbed(Embedding):
     """Vocabulary, positions (learned rows, or a sinusoid times one learned scalar), segment types, norm."""
 
     def __init__(self, width: int, spec: Token, tokens: int) -> None:
         super().__init__()
         self.spec = spec
-        self.tokens = spec.positions or tokens
+        self.tokens = spec.places or tokens
         self.vocab = nn.Embedding(spec.vocab, width)
+        if spec.scale != 1.0:
+            self.vocab = ScaledEmbedding(spec.vocab, width, spec.scale)
         self.positions = nn.Embedding(spec.positions, width) if spec.positions else None
         self.sinusoid = Sinusoid(width, tokens) if spec.sinusoid else None
         self.types = nn.Embedding(spec.types, width) if spec.types else None
@@ -99,7 +113,9 @@ class TokenEmbed(Embedding):
             check_ids(ids, self.spec.vocab, self.tokens)
             x = self.vocab(ids)
         if self.positions is not None:
-            x = x + (self.positions.weight[: ids.shape[1]] if places is None else self.positions(places))
+            first, length = self.spec.first, ids.shape[1]
+            rows = self.positions.weight[first : first + length]
+            x = x + (rows if places is None else self.positions(places + first))
         if self.sinusoid is not None:
             x = x + self.sinusoid(ids.shape[1], places)
         if types is not None:
