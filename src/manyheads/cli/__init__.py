@@ -16,6 +16,7 @@ from .catalogue import datasets, experiments, recipes, tasks
 from .data import data
 from .demo import demo
 from .generate import generate
+from .pack import pack
 from .plan import plan
 from .probe import probe
 from .rank import rank
@@ -36,7 +37,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 COMMANDS = (
-    *(zoo, shape, plan, train, demo, run, runs, report, probe, rank, theory, audit, data, tokenize, generate),
+    *(zoo, shape, plan, train, demo, run, runs, pack, report, probe, rank, theory, audit, data, tokenize, generate),
     *(tasks, recipes, datasets, experiments),
 )
 for command in COMMANDS:

@@ -1,5 +1,5 @@
-"""Run folders sorted into sections: one for each experiment, scale and basis, with its arms and their runs. Folders
-that cannot be read are listed apart."""
+"""Runs, in folders and in packs, sorted into sections: one for each experiment, scale and basis, with its arms and their
+runs. Folders and packs that cannot be read are listed apart."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ LAST = 1_000_000  # order of an arm whose label has none
 
 @dataclass(frozen=True)
 class ReportedRun:
-    """One sound run: its folder, its state and what it measured."""
+    """One sound run: its folder or its place in a pack, its state and what it measured."""
 
     path: Path
     state: str
@@ -108,11 +108,21 @@ class Section:
 
 @dataclass(frozen=True)
 class ReportedRuns:
-    """Everything below a folder: sections, and the folders that cannot be read."""
+    """Everything below a folder or in a pack: sections, and the folders and packs that cannot be read."""
 
     root: Path
     sections: list[Section]
     problems: list[RunFolder]
+
+    @property
+    def unreadable(self) -> str:
+        """What `problems` are: folders, or packs among them."""
+        return "folders and packs" if any(problem.path.is_file() for problem in self.problems) else "folders"
+
+    @property
+    def repeated(self) -> list[RunFolder]:
+        """The runs that lie in several places, a pack among them; they are counted once."""
+        return [run.folder for section in self.sections for run in section.runs if run.folder.also]
 
 
 def read_runs(root: Path, experiments: Mapping[str, Experiment], asked: Asked | None = None) -> ReportedRuns:
