@@ -11,7 +11,10 @@ from pathlib import Path
 from manyheads.runs import RunFolder, find
 from manyheads.spec.arch import Arch
 from manyheads.spec.errors import UserError
-from manyheads.spec.experiment import SCALES, Expect, Experiment
+from manyheads.spec.experiment import SCALES, Expect, Experiment, Setting
+from manyheads.spec.run import RunSpec
+from manyheads.spec.task import SCRATCH
+from manyheads.spec.text import Glue
 
 from .run_measurements import HEADLINE, Measurements, measurements
 
@@ -29,6 +32,11 @@ class ReportedRun:
     seed: int
     measured: Measurements
     folder: RunFolder
+
+    @property
+    def diverged(self) -> bool:
+        """Whether training ended because the loss was no number to train on any more."""
+        return self.state == "failed" and bool((self.folder.status or {}).get("diverged"))
 
 
 @dataclass(frozen=True)
@@ -96,6 +104,13 @@ class Section:
         return [run for arm in self.arms for run in arm.runs]
 
     @property
+    def planned(self) -> list[ArmRuns]:
+        """The arms that its experiment has at this scale, without others that were found; all where it is not known."""
+        settings = self.experiment.settings if self.experiment is not None else {}
+        names = {arm.name for arm in settings[self.scale].arms} if self.scale in settings else None
+        return [arm for arm in self.arms if names is None or arm.name in names]
+
+    @property
     def headline(self) -> tuple[str, str]:
         """The metric that decides, and whether up or down is better. Where arms have different ones, each run's own
         `headline` is compared."""
@@ -125,6 +140,30 @@ class ReportedRuns:
         return [run.folder for section in self.sections for run in section.runs if run.folder.also]
 
 
+def _prefer_planned(arms: dict[tuple[str, str], ArmRuns], setting: Setting, basis: str, root: Path) -> None:
+    """Where runs of several specifications say that they are the same arm of an experiment, give its name to those that
+    the experiment plans today, whichever was found first."""
+    found = [label for label, _ in arms]
+    recipe = setting.recipes.get(basis) or next(iter(setting.recipes.values()))
+    for arm in setting.arms:
+        if found.count(arm.name) < 2:
+            continue
+        key = _arm(RunSpec(arm.arch, arm.own_task(setting), arm.own_recipe(recipe), 0, {"arm": arm.name}), Path())
+        holder = next(at for at in arms if arms[at].name == arm.name)
+        if key in arms and key != holder:
+            other = f"{arm.name} ({arms[holder].runs[0].path.relative_to(root)})"
+            arms[key], arms[holder] = replace(arms[key], name=arm.name), replace(arms[holder], name=other)
+
+
+def _arm(spec: RunSpec, path: Path) -> tuple[str, str]:
+    """What the runs of an arm have in common: everything but the seed, and the weights that they start from. Each seed
+    of an experiment has weights of its own; without an experiment, the folder's name tells arms apart."""
+    name, task = str(spec.label.get("arm", "")), spec.task
+    if isinstance(task, Glue) and task.weights != SCRATCH:
+        task, name = replace(task, weights="0" * 64), name or SEED.sub("", path.name)
+    return name, replace(spec, seed=0, task=task).id
+
+
 def read_runs(root: Path, experiments: Mapping[str, Experiment], asked: Asked | None = None) -> ReportedRuns:
     """All runs below `root` in their sections; damaged and foreign folders in `problems`. With `asked`, every section
     answers that, also where its experiment expects something else."""
@@ -146,14 +185,17 @@ def read_runs(root: Path, experiments: Mapping[str, Experiment], asked: Asked | 
         label = folder.spec.label
         key = str(label.get("experiment", "")), str(label.get("scale", "")), str(label.get("basis", ""))
         arms = sections.setdefault(key, {})
-        arm = str(label.get("arm", "")), replace(folder.spec, seed=0).id  # an arm's runs differ in their seed alone
+        arm = _arm(folder.spec, folder.path)
         if arm not in arms:
-            name, order = arm[0] or SEED.sub("", folder.path.name), label.get("order")
+            name, order = str(label.get("arm", "")) or SEED.sub("", folder.path.name), label.get("order")
             if any(other.name == name for other in arms.values()):
                 name = f"{name} ({folder.path.relative_to(root)})"
             order = order if isinstance(order, int) else LAST
             arms[arm] = ArmRuns(name, str(label.get("note", "")), folder.spec.arch, order)
         arms[arm].runs.append(run)
+    for (name, scale, basis), arms in sections.items():
+        if name in experiments and scale in experiments[name].settings:
+            _prefer_planned(arms, experiments[name].settings[scale], basis, root)
     names = list(experiments)
 
     def place(key: tuple[str, str, str]) -> tuple[bool, int, str, int, str]:
