@@ -13,6 +13,7 @@ from manyheads.spec.errors import UserError, first_line, readable
 
 from .audit import audit
 from .catalogue import datasets, experiments, recipes, tasks
+from .compare import compare
 from .data import data
 from .demo import demo
 from .generate import generate
@@ -36,7 +37,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 COMMANDS = (
-    *(zoo, shape, plan, train, demo, run, runs, report, probe, rank, theory, audit, data, tokenize, generate),
+    *(zoo, shape, plan, train, compare, demo, run, runs, report, probe, rank, theory, audit, data, tokenize, generate),
     *(tasks, recipes, datasets, experiments),
 )
 for command in COMMANDS:
