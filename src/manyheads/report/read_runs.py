@@ -4,7 +4,7 @@ runs. Folders and packs that cannot be read are listed apart."""
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -12,6 +12,7 @@ from manyheads.runs import RunFolder, find
 from manyheads.spec.arch import Arch
 from manyheads.spec.errors import UserError
 from manyheads.spec.experiment import SCALES, Expect, Experiment, Setting
+from manyheads.spec.experiment_file import EXPERIMENT, load
 from manyheads.spec.run import RunSpec
 from manyheads.spec.task import SCRATCH
 from manyheads.spec.text import Glue
@@ -165,11 +166,13 @@ def _arm(spec: RunSpec, path: Path) -> tuple[str, str]:
 
 
 def read_runs(root: Path, experiments: Mapping[str, Experiment], asked: Asked | None = None) -> ReportedRuns:
-    """All runs below `root` in their sections; damaged and foreign folders in `problems`. With `asked`, every section
+    """All runs below `root` in their sections; damaged and foreign folders in `problems`. An experiment that is written
+    beside its runs (`spec.experiment_file`) takes the place of the one in `experiments`. With `asked`, every section
     answers that, also where its experiment expects something else."""
     sections: dict[tuple[str, str, str], dict[tuple[str, str], ArmRuns]] = {}
-    problems: list[RunFolder] = []
-    for folder in find(root):
+    folders = find(root)
+    stated, problems = _stated(folders)
+    for folder in folders:
         if NO_TEXT.search(str(folder.path)):  # no page can hold the name
             name = ascii(str(folder.path)).strip("'")
             problems.append(RunFolder(Path(name), "damaged", problem=f"{name} is a name that is not UTF-8; rename it"))
@@ -193,9 +196,10 @@ def read_runs(root: Path, experiments: Mapping[str, Experiment], asked: Asked | 
             order = order if isinstance(order, int) else LAST
             arms[arm] = ArmRuns(name, str(label.get("note", "")), folder.spec.arch, order)
         arms[arm].runs.append(run)
+    known = {(name, scale): one for name, one in experiments.items() for scale in SCALES} | stated
     for (name, scale, basis), arms in sections.items():
-        if name in experiments and scale in experiments[name].settings:
-            _prefer_planned(arms, experiments[name].settings[scale], basis, root)
+        if (name, scale) in known and scale in known[name, scale].settings:
+            _prefer_planned(arms, known[name, scale].settings[scale], basis, root)
     names = list(experiments)
 
     def place(key: tuple[str, str, str]) -> tuple[bool, int, str, int, str]:
@@ -207,7 +211,7 @@ def read_runs(root: Path, experiments: Mapping[str, Experiment], asked: Asked | 
     ordered = [
         Section(
             *key,
-            experiments.get(key[0]) if asked is None else None,
+            known.get(key[:2]) if asked is None else None,
             sorted(sections[key].values(), key=lambda arm: (arm.order, arm.name)),
             asked or Asked(),
         )
@@ -217,3 +221,24 @@ def read_runs(root: Path, experiments: Mapping[str, Experiment], asked: Asked | 
         for arm_runs in section.arms:
             arm_runs.runs.sort(key=lambda run: run.seed)
     return ReportedRuns(root, ordered, problems)
+
+
+def _stated(folders: Sequence[RunFolder]) -> tuple[dict[tuple[str, str], Experiment], list[RunFolder]]:
+    """The experiments that are written beside these runs, by name and scale, and the files of those that cannot be read.
+    Where two files of one name expect different things, the second cannot be read together with the first."""
+    stated: dict[tuple[str, str], Experiment] = {}
+    problems = []
+    for place in dict.fromkeys(folder.path.parent for folder in folders):
+        if not (place / EXPERIMENT).is_file():
+            continue
+        try:
+            one = load(place / EXPERIMENT)
+            for scale in one.settings:
+                if stated.setdefault((one.name, scale), one) != one:
+                    raise UserError(
+                        f"{place / EXPERIMENT} states another experiment {one.name} than a folder beside it; write a "
+                        "page for each folder"
+                    )
+        except UserError as error:
+            problems.append(RunFolder(place, "damaged", problem=str(error)))
+    return stated, problems

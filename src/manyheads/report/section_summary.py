@@ -161,7 +161,7 @@ def _task(fields: Mapping[str, Any]) -> str:
 def conclusion(section: Section) -> list[str]:
     """The verdicts in sentences: the same on the page and in the terminal."""
     judgements = verdicts(section)
-    sentences = _caution(section, judgements) + company(section)
+    sentences = _stated(section) + _caution(section, judgements) + company(section)
     sentences += [one.verdict.found for one in sorted(judgements, key=lambda one: one.effect is None)]
     scale = f" at scale {section.scale}" if section.scale else ""
     for one in judgements:
@@ -192,6 +192,17 @@ def conclusion(section: Section) -> list[str]:
         normal = "independent normal entries of the same shape"
         sentences.append(f"kappa at the end: {low} to {high} times that of {normal}.")
     return sentences
+
+
+def _stated(section: Section) -> list[str]:
+    """What the experiment itself says about its verdicts: that it is a changed copy, and its remarks."""
+    one = section.experiment
+    if one is None:
+        return []
+    changed = (
+        f"This is {one.of}, changed: {'; '.join(one.changes)}. It decides no claim of the papers." if one.of else ""
+    )
+    return [*filter(None, [changed]), *one.remarks]
 
 
 def _caution(section: Section, judgements: Sequence[Judgement]) -> list[str]:
