@@ -54,7 +54,7 @@ def stem_saved(embed: ConvStem, first: Stage) -> Saved:
     grid, numbers = embed.image, embed.channels * embed.image**2
     for i, conv in enumerate(embed.convs):
         grid = conv_side(grid, conv)
-        tensors = (conv.norm is not None) + (conv.act in ("gelu", "gelu_tanh", "silu"))
+        tensors = (conv.norm is not None) + (conv.act in ("gelu", "gelu_tanh", "quick_gelu", "silu"))
         numbers = numbers + grid**2 * conv.out * (tensors + (i + 1 < len(embed.convs)))
     return Saved(compute=numbers)
 

@@ -13,7 +13,7 @@ from torch.nn import functional as F
 
 from manyheads.spec.arch import Arch
 from manyheads.spec.errors import UserError, optional
-from manyheads.spec.parts import Classify, Masked, Token
+from manyheads.spec.parts import Classify, Features, Masked, Token
 
 from .hf_base import ManyheadsPreTrained
 from .hf_inputs import read_text, refuse_foreign
@@ -63,7 +63,8 @@ class ManyheadsModel(ManyheadsPreTrained):
         return_dict: bool | None = None,
         **kwargs: Any,
     ) -> Any:
-        """`last_hidden_state` and, where they are asked for, hidden states and attention maps."""
+        """`last_hidden_state`; `pooler_output`, where the record has a pooler; hidden states and attention maps, where they
+        are asked for."""
         if pixel_values is not None:
             x, left = self.watch(lambda: self.model.features(pixel_values), output_hidden_states, output_attentions)
         else:
@@ -75,6 +76,11 @@ class ManyheadsModel(ManyheadsPreTrained):
                 lambda: self.model.features(ids, mask, **given), output_hidden_states, output_attentions
             )
         last = left["hidden_states"][-1] if "hidden_states" in left else self.normed(x)
+        head = self.model.arch.head
+        if isinstance(head, Features) and head.pooler is not None:
+            pooled = self.model.head.pooled(last)
+            result = outputs.BaseModelOutputWithPooling(last_hidden_state=last, pooler_output=pooled, **left)
+            return self.finish(result, return_dict)
         return self.finish(outputs.BaseModelOutput(last_hidden_state=last, **left), return_dict)
 
 

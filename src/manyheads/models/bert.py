@@ -13,33 +13,36 @@ from torch import Tensor, nn
 
 from manyheads.nn.block import blocks
 from manyheads.nn.embed import TokenEmbed
-from manyheads.nn.heads import ClassifyHead, MaskedHead
+from manyheads.nn.heads import ClassifyHead, FeaturesHead, MaskedHead
 from manyheads.nn.inputs import Ids, Mask, check_places, key_mask
 from manyheads.spec.arch import Arch
 from manyheads.spec.errors import UserError
-from manyheads.spec.parts import Classify, Masked, Token
+from manyheads.spec.parts import Classify, Features, Masked, Token
 from manyheads.spec.recipe import Rates
 
 from .build import embeddings, linears
 
 
 class Bert(nn.Module):
-    """Tokens, positions and segments, blocks, a head: `Masked` (the vocabulary, tied) or `Classify`."""
+    """Tokens, positions and segments, blocks, a head: `Masked` (the vocabulary, tied), `Classify` or `Features` (none)."""
 
     def __init__(self, arch: Arch, rates: Rates = Rates()) -> None:
         super().__init__()
         self.arch = arch
         width, embed, head = arch.stages[0].width, arch.embed, arch.head
         assert isinstance(embed, Token)
-        assert isinstance(head, Masked | Classify)
+        assert isinstance(head, Masked | Classify | Features)
         self.embed = TokenEmbed(width, embed, arch.stages[0].tokens)
         self.drop = nn.Dropout(rates.dropout)
         self.blocks = blocks(arch, rates, twice=False)
-        self.head: MaskedHead | ClassifyHead
-        if isinstance(head, Masked):
-            self.head = MaskedHead(width, embed.vocab, head, embed.norm.eps if embed.norm else 1e-12)
-        else:
-            self.head = ClassifyHead(width, head, rates)
+        self.head: MaskedHead | ClassifyHead | FeaturesHead
+        match head:
+            case Masked():
+                self.head = MaskedHead(width, embed.vocab, head, embed.norm.eps if embed.norm else 1e-12)
+            case Classify():
+                self.head = ClassifyHead(width, head, rates)
+            case Features():
+                self.head = FeaturesHead(width, head)
 
     def features(
         self,
@@ -67,15 +70,16 @@ class Bert(nn.Module):
         targets: Int[Tensor, "batch chosen"] | None = None,
         places: Int[Tensor, "rows tokens"] | None = None,
     ) -> Tensor:
-        """Classes; or logits over the vocabulary of all tokens, or of those `at` the chosen positions alone; with
-        `targets`, the mean cross-entropy of these (a target of -100 does not count). The rest as in `features`."""
+        """Classes; from a model without a head, the tokens; or logits over the vocabulary of all tokens, or of those `at`
+        the chosen positions alone; with `targets`, the mean cross-entropy of these (a target of -100 does not count). The
+        rest as in `features`."""
         x = self.features(ids, mask, types, places)
         if isinstance(self.head, MaskedHead):
             return self.head(x, self.embed.vocab.weight, at, targets)
         chosen = at if at is not None else targets
         if chosen is not None:
             raise UserError(
-                f"{chosen.shape[-1]} positions to predict were given to a model that classifies; leave them out"
+                f"{chosen.shape[-1]} positions to predict were given to a model that predicts no tokens; leave them out"
             )
         return self.head(x, mask)
 

@@ -7,9 +7,9 @@ from torch import Tensor, nn
 
 from manyheads.nn.block import blocks
 from manyheads.nn.embed import PatchEmbed
-from manyheads.nn.heads import ClassifyHead
+from manyheads.nn.heads import ClassifyHead, FeaturesHead
 from manyheads.spec.arch import Arch
-from manyheads.spec.parts import Classify, Patch
+from manyheads.spec.parts import Classify, Features, Patch
 from manyheads.spec.recipe import Rates
 
 from .build import linears, truncated
@@ -23,11 +23,14 @@ class ViT(nn.Module):
         self.arch = arch
         width = arch.stages[0].width
         assert isinstance(arch.embed, Patch)
-        assert isinstance(arch.head, Classify)
+        assert isinstance(arch.head, Classify | Features)
         self.embed = PatchEmbed(width, arch.embed)
         self.drop = nn.Dropout(rates.dropout)
         self.blocks = blocks(arch, rates)
-        self.head = ClassifyHead(width, arch.head)
+        self.head: ClassifyHead | FeaturesHead
+        self.head = (
+            ClassifyHead(width, arch.head) if isinstance(arch.head, Classify) else FeaturesHead(width, arch.head)
+        )
 
     def features(self, images: Float[Tensor, "batch channels rows columns"]) -> Float[Tensor, "batch tokens width"]:
         """Tokens after the last block, before the final norm."""
@@ -36,8 +39,9 @@ class ViT(nn.Module):
             x = block(x)
         return x
 
-    def forward(self, images: Float[Tensor, "batch channels rows columns"]) -> Float[Tensor, "... classes"]:
-        """Logits of the classes: batch x classes, or 2 x batch x classes from a distilled model in training."""
+    def forward(self, images: Float[Tensor, "batch channels rows columns"]) -> Float[Tensor, "... columns_out"]:
+        """Logits of the classes: batch x classes, or 2 x batch x classes from a distilled model in training. From a model
+        without a classifier, its tokens."""
         return self.head(self.features(images))
 
     def init(self) -> None:

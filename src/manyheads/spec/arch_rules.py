@@ -20,6 +20,7 @@ from .parts import (
     Coordinates,
     Depthwise,
     Downsample,
+    Features,
     Layer,
     Lm,
     LocalPatch,
@@ -283,6 +284,15 @@ def _head(arch: Arch) -> None:
         case Lm() | Masked() | Pair():
             if not isinstance(embed, Token):
                 raise UserError(f"a {type(head).__name__} head needs a Token embedding, not {type(embed).__name__}")
+        case Features(pooler=pooler) if pooler is not None:
+            if pooler.pool == "class" and not classy:
+                raise UserError("head.pooler.pool is 'class' and the model has no class token; leave the pooler out")
+            if pooler.pool == "last" and not isinstance(embed, Token):
+                raise UserError("head.pooler.pool is 'last', which is for text; write pool='class'")
+            if pooler.act is not None and pooler.out is None:
+                raise UserError(
+                    "head.pooler has an activation and no linear map before it; write out=WIDTH or act=None"
+                )
         case Coordinates():
             if head.dim > arch.stages[-1].width:
                 raise UserError(f"head.dim is {head.dim}, beyond the width {arch.stages[-1].width}")

@@ -7,10 +7,12 @@ their numbers may also be arrays or symbols (see `arch.count`); an `Arch` valida
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
-Act = Literal["gelu", "gelu_tanh", "relu", "silu", "tanh"]
+from .recipe import LATER
+
+Act = Literal["gelu", "gelu_tanh", "quick_gelu", "relu", "silu", "tanh"]
 
 
 @dataclass(frozen=True)
@@ -352,4 +354,24 @@ class Coordinates:
     dim: int
 
 
-Head = Classify | Lm | Masked | Pair | Coordinates
+@dataclass(frozen=True)
+class Pooler:
+    """One vector of a sample, made of its class token or its last token: a norm, a linear map to `out` numbers, an
+    activation; None for those that are left out."""
+
+    pool: Literal["class", "last"] = "class"
+    norm: Norm | None = None
+    out: int | None = None
+    bias: bool = True
+    act: Act | None = None
+
+
+@dataclass(frozen=True)
+class Features:
+    """No prediction: the tokens themselves, after a norm. With a `pooler`, a vector of the sample can be made of them."""
+
+    norm: Norm | None = None
+    pooler: Pooler | None = None
+
+
+Head = Classify | Lm | Masked | Pair | Coordinates | Features
