@@ -7,10 +7,8 @@ their numbers may also be arrays or symbols (see `arch.count`); an `Arch` valida
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Literal
-
-from .recipe import LATER
 
 Act = Literal["gelu", "gelu_tanh", "quick_gelu", "relu", "silu", "tanh"]
 
