@@ -125,7 +125,7 @@ def save_tokenizer(words: Vocabulary, arch: Arch, folder: Path | str) -> dict[st
         )
     coder = tokenizers.Tokenizer.from_str(words.text)
     special = {SPECIAL[role]: coder.id_to_token(number) for role, number in words.roles.items()}
-    longest = arch.embed.positions or arch.stages[0].tokens
+    longest = arch.embed.places or arch.stages[0].tokens
     tokenizer = transformers.PreTrainedTokenizerFast(tokenizer_object=coder, model_max_length=longest, **special)
     tokenizer.save_pretrained(folder)
     end = words.roles.get("end")

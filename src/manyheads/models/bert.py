@@ -1,8 +1,10 @@
-"""BERT (1810.04805) and Crammed BERT (2212.14034). They predict masked tokens, or classify.
+"""BERT (1810.04805) and Crammed BERT (2212.14034). They predict masked tokens, classify, or give their tokens.
 
 BERT is post-norm, with learned positions and segment types. Crammed BERT is trained for a day on one GPU: pre-norm,
 a gated MLP, no bias in any matrix, sinusoidal positions times one learned scalar; its sparse head predicts only the
 masked tokens. All of that is in the record; only the initial weights differ here.
+
+BERT has dialects: RoBERTa's (1907.11692) and those of the text towers of CLIP (2103.00020) and SigLIP (2303.15343).
 """
 
 from __future__ import annotations
@@ -20,6 +22,7 @@ from manyheads.spec.errors import UserError
 from manyheads.spec.parts import Classify, Features, Masked, Token
 from manyheads.spec.recipe import Rates
 
+from . import towers
 from .build import embeddings, linears
 
 
@@ -55,6 +58,8 @@ class Bert(nn.Module):
         `types` all are of segment 0; `places` are the tokens' positions, by default 0, 1, 2 and so on."""
         if places is not None:
             check_places(places, ids, self.embed.tokens)
+        if places is None and self.arch.dialect == "roberta":
+            places = real_places(ids, self.embed.spec.first - 1)
         x = self.drop(self.embed(ids, types, places))
         keys = key_mask(mask, ids)
         for block in self.blocks:
@@ -85,10 +90,30 @@ class Bert(nn.Module):
 
     @torch.no_grad()
     def init(self) -> None:
-        """Every matrix and table N(0, 0.02), biases 0; the vocabulary's row of padding, row 0, is 0."""
+        """Every matrix and table N(0, 0.02), biases 0; the vocabulary's row of padding, row 0, is 0. RoBERTa's padding has
+        another row, in the table of positions too. CLIP and SigLIP are in `towers`."""
         linears(self, std=0.02, cut=False)
         embeddings(self, std=0.02)
-        self.embed.vocab.weight[0] = 0.0
+        match self.arch.dialect:
+            case "":
+                self.embed.vocab.weight[0] = 0.0
+            case "roberta":
+                padding = self.embed.spec.first - 1
+                self.embed.vocab.weight[padding] = 0.0
+                self.embed.positions.weight[padding] = 0.0
+            case "clip":
+                towers.clip(self)
+            case "siglip":
+                towers.siglip(self)
+
+
+def real_places(ids: Ids, padding: int) -> Int[Tensor, "batch tokens"] | None:
+    """The position of each token among those that are not `padding`, and -1 for padding, so that it reads the row before
+    the first. None for vectors in place of ids, which do not say what is padding."""
+    if ids.is_floating_point():
+        return None
+    real = (ids != padding).long()
+    return real.cumsum(dim=1) * real - 1
 
 
 class CrammedBert(Bert):
