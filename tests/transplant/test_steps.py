@@ -16,14 +16,14 @@ from manyheads.arch.layer_edits import layer_list
 from manyheads.spec.arch import Arch, attentions, mlps, with_residuals
 from manyheads.spec.errors import UserError
 from manyheads.spec.parts import Norm
-from manyheads.spec.transplant import AddHeads, Cut, Drop, Fold, Pad, Step, Transplant, step_from_dict
+from manyheads.spec.transplant import AddHeads, Cut, Drop, Fold, Pad, TransplantStep, Transplant, step_from_dict
 from manyheads.transplant import apply
 from tests.models.tiny import ORIGINALS
 
 from .cases import CASES, GPT2, LLAMA, VIT, agree, batch, rebuilt, trained
 
 
-def made(arch: Arch, model: nn.Module, *steps: Step) -> tuple[Arch, nn.Module]:
+def made(arch: Arch, model: nn.Module, *steps: TransplantStep) -> tuple[Arch, nn.Module]:
     """The transplanted model; its parameters are as many as its record says."""
     new, weights = apply(arch, model.state_dict(), steps)
     built = rebuilt(new, weights)
@@ -201,7 +201,7 @@ def test_layers_of_another_norm_do_not_fold() -> None:
         (Cut(0, (), (64,)), "a layer of 64"),
     ],
 )
-def test_steps_that_cannot_be_are_refused(step: Step, words: str) -> None:
+def test_steps_that_cannot_be_are_refused(step: TransplantStep, words: str) -> None:
     with pytest.raises(UserError, match=words):
         apply(VIT, trained(VIT).state_dict(), [step])
 
@@ -224,7 +224,7 @@ def test_weights_of_another_model_are_refused() -> None:
 @pytest.mark.parametrize(
     "step", [Fold(((0, 1), (2, 3))), Drop((1, 3)), AddHeads(1, 4, of=2), Cut(0, (1,), (3, 4)), Pad()]
 )
-def test_a_transplant_is_written_and_read(step: Step) -> None:
+def test_a_transplant_is_written_and_read(step: TransplantStep) -> None:
     record = Transplant(GPT2, "ab" * 32, (step,))
     assert Transplant.from_dict(json.loads(json.dumps(record.to_dict()))) == record
 

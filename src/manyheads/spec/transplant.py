@@ -24,12 +24,12 @@ from .serialise import arch_from_dict, tagged, to_dict
 SCHEMA = 1
 
 
-class Step:
+class TransplantStep:
     """One change of a model that keeps trained weights. In a file it says what it `is`."""
 
 
 @dataclass(frozen=True)
-class Fold(Step):
+class Fold(TransplantStep):
     """Every group of consecutive layers becomes one layer: attentions side by side, then MLPs side by side. The other
     layers stay as they are."""
 
@@ -44,7 +44,7 @@ class Fold(Step):
 
 
 @dataclass(frozen=True)
-class Drop(Step):
+class Drop(TransplantStep):
     """These layers are left out."""
 
     layers: tuple[int, ...]
@@ -55,7 +55,7 @@ class Drop(Step):
 
 
 @dataclass(frozen=True)
-class AddHeads(Step):
+class AddHeads(TransplantStep):
     """`layer` gets `heads` more heads, whose columns of the output projection are zero. Their queries, keys and values
     are copies of those of the layer `of`, one head after another; where `of` is None, they are drawn from `seed`."""
 
@@ -72,7 +72,7 @@ class AddHeads(Step):
 
 
 @dataclass(frozen=True)
-class Cut(Step):
+class Cut(TransplantStep):
     """These heads and MLP units of `layer` are removed."""
 
     layer: int
@@ -90,11 +90,11 @@ class Cut(Step):
 
 
 @dataclass(frozen=True)
-class Pad(Step):
+class Pad(TransplantStep):
     """Every layer gets the number of heads and of MLP units that the largest one has."""
 
 
-STEPS: dict[str, type[Step]] = {kind.__name__: kind for kind in (Fold, Drop, AddHeads, Cut, Pad)}
+STEPS: dict[str, type[TransplantStep]] = {kind.__name__: kind for kind in (Fold, Drop, AddHeads, Cut, Pad)}
 
 
 @dataclass(frozen=True)
@@ -103,7 +103,7 @@ class Transplant:
 
     source: Arch
     sha256: str
-    steps: tuple[Step, ...] = ()
+    steps: tuple[TransplantStep, ...] = ()
     schema: int = field(default=SCHEMA)
 
     def __post_init__(self) -> None:
@@ -114,7 +114,7 @@ class Transplant:
                 f"Transplant.sha256 is {str(self.sha256)[:80]!r}; write the hexadecimal sha256 of the weights"
             )
         for step in self.steps:
-            if not isinstance(step, Step):
+            if not isinstance(step, TransplantStep):
                 raise UserError(f"Transplant.steps holds a {type(step).__name__}; write {', '.join(STEPS)}")
 
     def to_dict(self) -> dict[str, Any]:
@@ -137,11 +137,11 @@ class Transplant:
         return cls(arch_from_dict(data["source"]), data["sha256"], tuple(map(step_from_dict, data["steps"])))
 
 
-def step_from_dict(data: Any) -> Step:
+def step_from_dict(data: Any) -> TransplantStep:
     """The step in a JSON object that says what it `is`."""
     if not isinstance(data, dict):
         raise UserError(f'a step is an object that says what it "is", one of {", ".join(STEPS)}')
-    step: Step = tagged(STEPS, data, "step", "no step")
+    step: TransplantStep = tagged(STEPS, data, "step", "no step")
     return step
 
 

@@ -18,7 +18,7 @@ from manyheads.arch.layer_edits import folded, layer_list
 from manyheads.spec.arch import Arch
 from manyheads.spec.errors import UserError
 from manyheads.spec.parts import Attention, Softmax
-from manyheads.spec.transplant import Drop, Fold, Step
+from manyheads.spec.transplant import Drop, Fold, TransplantStep
 
 from .use import Call, evaluating, forward
 
@@ -51,7 +51,7 @@ class Trail:
     moves: tuple[Candidate, ...]
 
     @property
-    def steps(self) -> tuple[Step, ...]:
+    def steps(self) -> tuple[TransplantStep, ...]:
         """The arrangement as steps of a transplant: first what is dropped, then what is folded."""
         groups = self.moves[-1].groups
         kept = [number for group in groups for number in group]

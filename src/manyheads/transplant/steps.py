@@ -10,14 +10,14 @@ from torch import Tensor
 from manyheads.arch.layer_edits import padded
 from manyheads.spec.arch import Arch
 from manyheads.spec.errors import UserError
-from manyheads.spec.transplant import AddHeads, Cut, Drop, Fold, Pad, Step
+from manyheads.spec.transplant import AddHeads, Cut, Drop, Fold, Pad, TransplantStep
 
 from .fold import fold
 from .heads_and_units import add_heads, cut, pad
 from .layer_weights import TrainedLayer, Weights, put_together, take_apart
 
 
-def apply(arch: Arch, weights: Mapping[str, Tensor], steps: Sequence[Step]) -> tuple[Arch, Weights]:
+def apply(arch: Arch, weights: Mapping[str, Tensor], steps: Sequence[TransplantStep]) -> tuple[Arch, Weights]:
     """The model that `steps` make of the one given, as its record and its weights. Tensors that no step changes are
     those given, not copies; none is written to."""
     model = take_apart(arch, weights)
@@ -28,7 +28,7 @@ def apply(arch: Arch, weights: Mapping[str, Tensor], steps: Sequence[Step]) -> t
 
 
 @singledispatch
-def changed(step: Step, layers: tuple[TrainedLayer, ...]) -> tuple[TrainedLayer, ...]:
+def changed(step: TransplantStep, layers: tuple[TrainedLayer, ...]) -> tuple[TrainedLayer, ...]:
     """The layers after one step."""
     raise UserError(f"{type(step).__name__} is no step of a transplant")
 
