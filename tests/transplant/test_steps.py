@@ -16,7 +16,7 @@ from manyheads.arch.layer_edits import layer_list
 from manyheads.spec.arch import Arch, attentions, mlps, with_residuals
 from manyheads.spec.errors import UserError
 from manyheads.spec.parts import Norm
-from manyheads.spec.transplant import AddHeads, Cut, Drop, Fold, Pad, TransplantStep, Transplant, step_from_dict
+from manyheads.spec.transplant import AddHeads, Cut, Drop, Fold, Pad, Transplant, TransplantStep, step_from_dict
 from manyheads.transplant import apply
 from tests.models.tiny import ORIGINALS
 
