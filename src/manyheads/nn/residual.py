@@ -21,6 +21,11 @@ def gelu_tanh(x: Tensor) -> Tensor:
     return F.gelu(x, approximate="tanh")
 
 
+def quick_gelu(x: Tensor) -> Tensor:
+    """x sigmoid(1.702 x), CLIP's approximation of GELU, written with SiLU, which keeps one tensor less for backward."""
+    return F.silu(1.702 * x) / 1.702
+
+
 def relu_squared(x: Tensor) -> Tensor:
     """The square of ReLU."""
     return F.relu(x).square()
@@ -29,6 +34,7 @@ def relu_squared(x: Tensor) -> Tensor:
 ACTS: dict[Act, Callable[[Tensor], Tensor]] = {
     "gelu": F.gelu,
     "gelu_tanh": gelu_tanh,
+    "quick_gelu": quick_gelu,
     "relu": F.relu,
     "relu_squared": relu_squared,
     "silu": F.silu,

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from .arch import attentions, side
 from .errors import UserError
 from .field_checks import advice, conforms, hints, shown
+from .mixing import turned
 from .parts import (
     Attention,
     ClassAttention,
@@ -20,6 +21,7 @@ from .parts import (
     Coordinates,
     Depthwise,
     Downsample,
+    Features,
     Layer,
     Lm,
     LocalPatch,
@@ -38,13 +40,12 @@ from .parts import (
     Token,
     Window,
 )
-from .rotary import turned
 
 if TYPE_CHECKING:
     from .arch import Arch
 
 POSITIVE = {"cap", "scale", "stretch", "times"}  # numbers that are multiplied or divided by
-ZERO_ALLOWED = {"class_tokens", "positions", "types", "hidden", "conv", "fourier", "head_dim", "first"}
+ZERO_ALLOWED = {"class_tokens", "positions", "types", "hidden", "conv", "fourier", "head_dim", "first", "registers"}
 
 
 def check(arch: Arch) -> None:
@@ -227,7 +228,7 @@ def _embed(arch: Arch) -> None:
     embed, first = arch.embed, arch.stages[0]
     match embed:
         case Patch():
-            n = _grid(embed.image, embed.patch, "embed") ** 2 + embed.class_tokens
+            n = _grid(embed.image, embed.patch, "embed") ** 2 + embed.prefix
             _need(first, n, f"an image of {embed.image} in patches of {embed.patch}")
         case Pixel():
             n = _grid(embed.image, embed.patch, "embed") ** 2
@@ -331,6 +332,15 @@ def _head(arch: Arch) -> None:
         case Lm() | Masked() | Pair():
             if not isinstance(embed, Token):
                 raise UserError(f"a {type(head).__name__} head needs a Token embedding, not {type(embed).__name__}")
+        case Features(pooler=pooler) if pooler is not None:
+            if pooler.pool == "class" and not classy:
+                raise UserError("head.pooler.pool is 'class' and the model has no class token; leave the pooler out")
+            if pooler.pool == "last" and not isinstance(embed, Token):
+                raise UserError("head.pooler.pool is 'last', which is for text; write pool='class'")
+            if pooler.act is not None and pooler.out is None:
+                raise UserError(
+                    "head.pooler has an activation and no linear map before it; write out=WIDTH or act=None"
+                )
         case Coordinates():
             if head.dim > arch.stages[-1].width:
                 raise UserError(f"head.dim is {head.dim}, beyond the width {arch.stages[-1].width}")

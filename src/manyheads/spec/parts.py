@@ -10,11 +10,18 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal
 
-from .rotary import LATER
-from .rotary import Rope as Rope
-from .rotary import RopeLlama3 as RopeLlama3
+from .mixing import Channel as Channel
+from .mixing import CrossCovariance as CrossCovariance
+from .mixing import Mix as Mix
+from .mixing import Nystrom as Nystrom
+from .mixing import Outlook as Outlook
+from .mixing import Rope as Rope
+from .mixing import RopeLlama3 as RopeLlama3
+from .mixing import Softmax as Softmax
+from .mixing import Window as Window
+from .recipe import LATER
 
-Act = Literal["gelu", "gelu_tanh", "relu", "relu_squared", "silu", "tanh"]
+Act = Literal["gelu", "gelu_tanh", "quick_gelu", "relu", "relu_squared", "silu", "tanh"]
 
 
 @dataclass(frozen=True)
@@ -28,58 +35,6 @@ class Norm:
         "layer"
     )
     eps: float = 1e-6
-
-
-# ------------------------------------------------------------------------------------------- how attention mixes tokens
-@dataclass(frozen=True)
-class Softmax:
-    """softmax(q k^T * scale) v over all tokens; `scale` is 1 / sqrt(head_dim) unless it is stated.
-
-    With `window`, a token sees the last `window` tokens, itself included, of those that `causal` lets it see. With `cap`,
-    a score s becomes cap tanh(s / cap) before the softmax."""
-
-    causal: bool = False
-    rope: Rope | RopeLlama3 | None = None
-    window: int | None = field(default=None, metadata=LATER)
-    scale: float | None = field(default=None, metadata=LATER)
-    cap: float | None = field(default=None, metadata=LATER)
-
-
-@dataclass(frozen=True)
-class CrossCovariance:
-    """XCiT: softmax over channels of normalised q^T k, one learned temperature per head."""
-
-
-@dataclass(frozen=True)
-class Outlook:
-    """VOLO: kernel x kernel weights predicted from each (strided) location, applied to its neighbourhood."""
-
-    kernel: int = 3
-    stride: int = 2
-
-
-@dataclass(frozen=True)
-class Window:
-    """DaViT: softmax attention inside windows of size x size tokens, the grid padded up to whole windows."""
-
-    size: int = 7
-
-
-@dataclass(frozen=True)
-class Channel:
-    """DaViT: softmax over channels of k^T v, applied to the queries."""
-
-
-@dataclass(frozen=True)
-class Nystrom:
-    """Nyström approximation of softmax attention; `conv` taps of depthwise convolution on the values, 0 for none."""
-
-    landmarks: int = 64
-    iterations: int = 6
-    conv: int = 0
-
-
-Mix = Softmax | CrossCovariance | Outlook | Window | Channel | Nystrom
 
 
 # -------------------------------------------------------------------------------------- what a residual branch computes
@@ -100,7 +55,7 @@ class Attention:
     out_bias: bool = True
     qk_norm: Norm | None = None
     out_scale: float = 1.0
-    mix: Mix = Softmax()
+    mix: Mix = Softmax()  # noqa: RUF009 (it is frozen)
     qk_norm_over: Literal["head", "inner"] = field(default="head", metadata=LATER)
 
     @property
@@ -240,13 +195,24 @@ class Stage:
 # ---------------------------------------------------------------------------------------------------------- embeddings
 @dataclass(frozen=True)
 class Patch:
-    """Patches of an image, projected; class tokens in front; learned positions (also for class tokens, or not)."""
+    """Patches of an image, projected (with a bias or without); class tokens in front; learned positions (also for class
+    tokens, or not); `registers`, learned tokens without a position, behind the class tokens; a norm over all of them.
+    With `mask_token`, a learned vector can stand in place of patches."""
 
     image: int = 224
     patch: int = 16
     channels: int = 3
     class_tokens: int = 1
     class_positions: bool = True
+    bias: bool = field(default=True, metadata=LATER)
+    registers: int = field(default=0, metadata=LATER)
+    mask_token: bool = field(default=False, metadata=LATER)
+    norm: Norm | None = field(default=None, metadata=LATER)
+
+    @property
+    def prefix(self) -> int:
+        """Tokens in front of the patches."""
+        return self.class_tokens + self.registers
 
 
 @dataclass(frozen=True)
@@ -371,4 +337,24 @@ class Coordinates:
     dim: int
 
 
-Head = Classify | Lm | Masked | Pair | Coordinates
+@dataclass(frozen=True)
+class Pooler:
+    """One vector of a sample, made of its class token or its last token: a norm, a linear map to `out` numbers, an
+    activation; None for those that are left out."""
+
+    pool: Literal["class", "last"] = "class"
+    norm: Norm | None = None
+    out: int | None = None
+    bias: bool = True
+    act: Act | None = None
+
+
+@dataclass(frozen=True)
+class Features:
+    """No prediction: the tokens themselves, after a norm. With a `pooler`, a vector of the sample can be made of them."""
+
+    norm: Norm | None = None
+    pooler: Pooler | None = None
+
+
+Head = Classify | Lm | Masked | Pair | Coordinates | Features
