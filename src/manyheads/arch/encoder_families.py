@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from manyheads.spec.arch import Arch
-from manyheads.spec.parts import Attention, Features, Head, Mlp, Norm, Patch, Pooler, Residual, Softmax, Stage, Token
+from manyheads.spec.parts import Attention, Features, Head, Mlp, Patch, Pooler, Residual, Softmax, Stage, Token
 
 from .families import LAYER5, LAYER6, bert
 
