@@ -38,7 +38,7 @@ _BERT = Tap("output.dense", "self.num_attention_heads", values=("self.value", "a
 _OURS = Tap("out", "spec.heads", values=_QKV)
 _HF_VIT = replace(_LLAMA, heads="num_attention_heads")
 
-_OTHERS: Mapping[str, Tap] = {
+_OTHERS: dict[str, Tap] = {
     "manyheads.nn.attention.SoftmaxAttention": _OURS,
     "manyheads.nn.attention_variants.CrossCovarianceAttention": replace(_OURS, kind="cross-covariance"),
     "manyheads.nn.attention_variants.OutlookAttention": replace(_OURS, kind="outlook", values=("v", "all")),
@@ -74,7 +74,7 @@ _DENSE = Tap(
 _OUT = Tap("out_proj", "num_heads", values=("v_proj", "all"))
 _FUSED = Tap("out_proj", "num_attention_heads")
 # fmt: off
-_TRANSFORMERS: Mapping[str, Tap] = {
+_TRANSFORMERS: dict[str, Tap] = {
     **dict.fromkeys((
         "cohere.Cohere", "exaone4.Exaone4", "gemma.Gemma", "gemma2.Gemma2", "gemma3.Gemma3", "glm.Glm",
         "granite.Granite", "helium.Helium", "llama.Llama", "mistral.Mistral", "mixtral.Mixtral", "nomic_bert.NomicBert",
