@@ -86,6 +86,18 @@ def of_gains(difference: float) -> Rule:
     return rule
 
 
+def of_slope(slope: float) -> Rule:
+    """Six designs at even distances whose means have this slope: whether it is said to fall."""
+
+    def rule(draw: Draw) -> bool:
+        places = [i - 2.5 for i in range(6)]
+        arms = table(draw, [slope * place for place in places])
+        square = math.fsum(place * place for place in places)
+        return says("holds", "less", contrast([(place / square, arm) for place, arm in zip(places, arms, strict=True)]))
+
+    return rule
+
+
 def of_designs(link: float, designs: list[tuple[float, float]] | None = None) -> Rule:
     """Designs whose kappa and loss both follow parameters and depth, and are linked by so much beyond them: fourteen that
     are drawn, or those whose parameters (in units of the largest) and depth are given."""
@@ -215,12 +227,14 @@ WRONG: dict[str, Rule] = {
     "equal, where the margin apart": of_two("holds", "equal", 2.0, 2.0),
     "unequal, where the margin apart": of_two("does not hold", "equal", 2.0, 2.0),
     "different, where the margin apart": of_two("holds", "differ", 2.0, 2.0),
+    "the same, where the margin apart": of_two("does not hold", "differ", 2.0, 2.0),
     "more, where equal": of_two("holds", "more", 0.0),
     "less, where equal": of_two("holds", "less", 0.0),
     "worse or better, where equal": lambda draw: not of_two("within noise", "open", 0.0)(draw),
     "better, other seeds": of_other_seeds,
     "better, pooled scatter": of_pooled(0.0),
     "a gain beyond another, where equal": of_gains(0.0),
+    "a falling slope through six designs, where there is none": of_slope(0.0),
     "a trend, where there is none": of_designs(0.0),
     "a trend over the designs of gpt_controls, where there is none": of_designs(0.0, language()),
     "an exponential, where a power": of_growth(power),
@@ -243,6 +257,7 @@ POWER: dict[str, tuple[Rule, float]] = {  # what is there, and the least share i
     "a gain beyond another by 6": (of_gains(6.0), 0.5),
     "better by 3, pooled scatter": (of_pooled(3.0), 0.9),
     "no loss, margin 3": (of_two("holds", "no_loss", 0.0, 3.0), 0.4),
+    "a falling slope of 2": (of_slope(-2.0), 0.5),
     "a trend": (of_designs(0.9), 0.3),
     "a trend over the designs of gpt_controls": (of_designs(0.9, language()), 0.2),
     "an exponential": (of_growth(exponential), 0.9),
@@ -250,7 +265,9 @@ POWER: dict[str, tuple[Rule, float]] = {  # what is there, and the least share i
     "no exponential, where nothing grows": (of_growth(lambda size: 4.0, refuted=True), 0.9),
 }
 # fmt: on
-ASSUMED: dict[str, Rule] = {  # what the rules rest on: how often they err where that is not so
+ASSUMED: dict[
+    str, Rule
+] = {  # what the rules rest on: how often they err where that is not so; `docs/verdicts.md` has it
     "better, pooled scatter, where these two arms scatter twice as much": of_uneven_scatter(2.0),
     "better, pooled scatter, where these two arms scatter three times as much": of_uneven_scatter(3.0),
     "better, where seeds are added until it is": of_many_looks,
