@@ -257,7 +257,7 @@ POWER: dict[str, tuple[Rule, float]] = {  # what is there, and the least share i
     "a gain beyond another by 6": (of_gains(6.0), 0.5),
     "better by 3, pooled scatter": (of_pooled(3.0), 0.9),
     "no loss, margin 3": (of_two("holds", "no_loss", 0.0, 3.0), 0.4),
-    "a falling slope of 2": (of_slope(-2.0), 0.5),
+    "a falling slope of 1": (of_slope(-1.0), 0.5),
     "a trend": (of_designs(0.9), 0.3),
     "a trend over the designs of gpt_controls": (of_designs(0.9, language()), 0.2),
     "an exponential": (of_growth(exponential), 0.9),
