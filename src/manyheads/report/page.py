@@ -7,12 +7,14 @@ import os
 from collections.abc import Mapping
 from html import escape
 from pathlib import Path
+from shlex import quote
 
 from manyheads import __version__
 from manyheads.experiments.registry import EXPERIMENTS
 from manyheads.spec.errors import UserError
 from manyheads.spec.experiment import Experiment
 from manyheads.spec.files import replace, unwritten
+from manyheads.spec.shell import word
 
 from .claims_table import claims_table, claims_without_runs, evidence, evidence_table, tally
 from .explorer import markup, rules
@@ -63,8 +65,9 @@ def write(
         raise UserError(
             f"{root} holds no run folder; give the folder that `manyheads demo` or `manyheads train` wrote to"
         )
-    option = f" --assets {assets}" if assets else ""
-    text = page(runs, out.parent, command or f"manyheads report {root} --out {out}{option}", experiments)
+    option = f" --assets {word(assets)}" if assets else ""
+    again = f"manyheads report {word(root)} --out {word(out)}{option}{asked_options(asked)}"
+    text = page(runs, out.parent, command or again, experiments)
     try:
         out.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -75,6 +78,16 @@ def write(
 
         save(runs, assets, experiments)
     return runs
+
+
+def asked_options(asked: Asked | None) -> str:
+    """What is asked, as options of `manyheads report`."""
+    if asked is None:
+        return ""
+    options = [("against", asked.against), ("metric", asked.metric)]
+    if asked.expect != "open":
+        options.append((asked.expect.replace("_", "-"), f"{asked.margin:g}"))
+    return "".join(f" --{name} {quote(value)}" for name, value in options if value)
 
 
 def page(runs: ReportedRuns, beside: Path, command: str, experiments: Mapping[str, Experiment] = EXPERIMENTS) -> str:
