@@ -100,6 +100,7 @@ def digest(path: Path) -> str:
 
 
 def open_text(path: Path) -> IO[str]:
+    """Open a file of text to read it, compressed or not."""
     opener = OPENERS.get(path.suffix, open)
     opened: IO[str] = opener(path, "rt", encoding="utf-8")
     return opened
