@@ -9,7 +9,7 @@ from typing import Any
 from manyheads.arch.controls import depths, head_dims, heads, inners
 from manyheads.arch.count import forward_flops, params
 from manyheads.experiments.statistics import mean, spread
-from manyheads.experiments.verdict import LARGEST, SEEDS, seeds
+from manyheads.experiments.verdict import LARGEST, SEEDS, seeds, visible
 from manyheads.spec.measurements import Measurement
 from manyheads.spec.parts import Token
 from manyheads.spec.run import RunSpec
@@ -23,7 +23,7 @@ from .section_verdicts import Judgement, verdicts
 from .tables import Cell
 
 SCORES = 10  # most columns of further scores
-SAID = ("holds", "does not hold", "better", "worse", "within noise")
+SAID = ("holds", "does not hold", "better", "worse", "higher", "lower", "within noise")
 
 
 def table(section: Section, *, full: bool = False) -> list[dict[str, Cell]]:
@@ -166,9 +166,14 @@ def conclusion(section: Section) -> list[str]:
     scale = f" at scale {section.scale}" if section.scale else ""
     for one in judgements:
         if one.verdict.word in SAID:
-            claim = f" ({one.pair.claim}: {one.claim})" if one.claim else ""
+            secondary = "" if one.pair.primary else ", secondary"
+            claim = f" ({one.pair.claim}{secondary}: {one.claim})" if one.claim else ""
             metric = f" in {one.metric_name}" if one.pair.expect == "open" else ""
-            sentences.append(f"{one.pair.name}: {one.verdict.word}{metric}{scale}{claim}.")
+            noise = one.verdict.word == "within noise" and one.effect is not None
+            more = [visible(one.effect, one.metric) if noise and one.effect else "", one.doubt]
+            sentences.append(
+                " ".join(filter(None, [f"{one.pair.name}: {one.verdict.word}{metric}{scale}{claim}.", *more]))
+            )
     unlike = dict.fromkeys(
         f"{one.pair.name}: {one.verdict.word}. {one.verdict.reason}"
         for one in judgements
