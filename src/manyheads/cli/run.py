@@ -62,6 +62,9 @@ def run(
     slurm: Annotated[
         list[str] | None, typer.Option(help="Options of Slurm: partition=gpu, timeout_min=600, mem_gb=32 ...")
     ] = None,
+    download: Annotated[
+        bool, typer.Option("--download", help="Download CIFAR-10 if it is needed and missing.")
+    ] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print runs, time and memory; nothing is run.")] = False,
     tflops: Annotated[float | None, typer.Option(help="Speed of the device, for the dry run's estimate.")] = None,
     listed: Annotated[
@@ -79,6 +82,7 @@ def run(
     from manyheads.sweep.plan import ALL, commands, plan
 
     from .asked_experiment import asked, check_data, split_basis
+    from .data import fetch
 
     one, budget = split_basis(basis)
     change = Change(tuple(data or ()), steps, budget, epochs, batch, lr, tuple(settings or ()), data_root)
@@ -91,6 +95,8 @@ def run(
         place = "processes" if "cluster=local" in (slurm or []) else executor
         show(selection, experiment == "all", beside, device, each, tflops, data_root, place)
         return
+    if download:
+        fetch((spec.task for spec in selection.now), data_root)
     if experiment != ALL and not listed and executor != "slurm":  # elsewhere there may be other data
         check_data(selection, data_root)
     selection.write_experiments()

@@ -85,7 +85,7 @@ def train(
                     view.say(remark)
                 ensure_begun(run, ranks, weights, view.say)
                 session = Session(
-                    run, recipe, work, budget=spend, ranks=ranks, watch=view, stop=stop, on_device=on_device
+                    run, recipe, work, budget=spend, ranks=ranks, watch=view, stop=stop, on_device=on_device, root=root
                 )
                 return session.train()
             finally:
@@ -106,8 +106,9 @@ class Session:
         watch: Watch,
         stop: StopRequest,
         on_device: int | None,
+        root: Path | None,
     ) -> None:
-        self.run, self.recipe, self.work = run, recipe, work
+        self.run, self.recipe, self.work, self.root = run, recipe, work, root
         self.budget, self.ranks, self.watch, self.stop = budget, ranks, watch, stop
         model = initial_model(run.spec.arch, recipe.rates, run.spec.seed, ranks)
         model.train()
@@ -278,6 +279,7 @@ class Session:
                 seconds=self.elapsed,
                 waited=waited,
                 on_device=state.on_device,
+                data=tasks.data_digest(run.spec.task, root=self.root),
             )
             self.status()
             run.finish(outcome)
