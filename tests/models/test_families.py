@@ -43,7 +43,9 @@ def missing(family: str) -> list[str]:
         ),
         "report/explorer.py: a named size in MODELS": any(len(editable(arch)) == 1 for arch in named)
         and not any(zoo.get(name).family in kin(family) for name in explorer.MODELS),
-        "conditioning/taps.py: a tap for its attention": bool(tiny) and builds(family) and not all(map(tapped, tiny)),
+        "conditioning/tap_table.py: a tap for its attention": bool(tiny)
+        and builds(family)
+        and not all(map(tapped, tiny)),
     }
     parity = "".join(path.read_text() for path in (TESTS / "parity").glob("test_*.py"))
     for name in twins.TWINS.get(family, ()):
