@@ -22,15 +22,15 @@ _HOMES = {
     "build": "models.build", "probe": "conditioning.probe", "Probe": "conditioning.monitor",
     "plan": "planner", "Budget": "planner", "Limits": "planner", "Recipe": "spec.recipe",
     "Run": "runs", "RunSpec": "runs", "Images": "tasks",
-    "edit": "arch.redesign", "javascript": "arch.symbol", "resolve": "interop.resolve",
+    "compare": "interop.compare", "edit": "arch.redesign", "javascript": "arch.symbol", "resolve": "interop.resolve",
 }
 _MODELS = {"cost": 1, "redesign": 1, "controls": 2, "plan": 1, "build": 1}  # how many first arguments are models
 # fmt: on
 
 # fmt: off
 __all__ = [
-    "Arch", "Budget", "Images", "Limits", "Probe", "Recipe", "Run", "RunSpec", "UserError", "audit", "build", "controls",
-    "cost", "edit", "javascript", "plan", "probe", "redesign", "resolve", "zoo",
+    "Arch", "Budget", "Images", "Limits", "Probe", "Recipe", "Run", "RunSpec", "UserError", "audit", "build", "compare",
+    "controls", "cost", "edit", "javascript", "plan", "probe", "redesign", "resolve", "zoo",
 ]
 # fmt: on
 

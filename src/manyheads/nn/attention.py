@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import torch
 from jaxtyping import Float, Shaped
 from torch import Tensor, nn
 
@@ -13,6 +14,8 @@ from .cache import Kept
 from .positions import turn
 from .residual import make_norm
 from .sdpa import attend
+
+torch.fx.wrap("attend")  # torch.fx calls it whole, since it decides by the sizes of its tensors
 
 
 class QkvAttention(Part):

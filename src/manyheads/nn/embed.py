@@ -14,6 +14,8 @@ from .inputs import Ids, check_ids, check_image, check_types, check_vectors
 from .positions import Sinusoid
 from .residual import make_norm
 
+torch.fx.wrap("check_image")  # torch.fx calls it whole, since it decides by the sizes of its tensors
+
 
 class Embedding(Part):
     """What makes tokens, and the precision in which these enter the residual stream under autocast: float32 as PyTorch

@@ -50,12 +50,23 @@ class ClassifyHead(Part):
         """Logits of the classes: batch x classes, or 2 x batch x classes from a distilled model in training."""
         if self.spec.pool == "class" and self.aux is None:
             x = x[:, :2]  # a norm works token by token, and only these two may be read
-        x = x if self.spec.norm_last else self.norm(x)
+        return self.logits(self.normed(x), mask)
+
+    def normed(self, x: Float[Tensor, "batch tokens width"]) -> Float[Tensor, "batch tokens width"]:
+        """The tokens as they are pooled: after the norm, unless that comes after pooling."""
+        return x if self.spec.norm_last else self.norm(x)
+
+    def pooled(
+        self, x: Float[Tensor, "batch tokens width"], mask: Tensor | None = None
+    ) -> Float[Tensor, "batch inputs"]:
+        """The classifier's input, from tokens that `normed` returned."""
         pooled = self.pool(x, mask)
         pooled = self.norm(pooled) if self.spec.norm_last else pooled
-        if self.hidden is not None:
-            pooled = ACTS[self.spec.act](self.hidden(pooled))
-        logits = self.out(self.drop(pooled))
+        return pooled if self.hidden is None else ACTS[self.spec.act](self.hidden(pooled))
+
+    def logits(self, x: Float[Tensor, "batch tokens width"], mask: Tensor | None = None) -> Tensor:
+        """What `forward` returns, from tokens that `normed` returned."""
+        logits = self.out(self.drop(self.pooled(x, mask)))
         if self.distill is not None:
             second = self.distill(x[:, 1])
             return torch.stack((logits, second)) if self.training else (logits + second) / 2

@@ -70,7 +70,7 @@ def attend(
     elif window is not None:
         mask = within(window, before, tokens, keys, mask, q.device)
     fused = fused and cap is None
-    grouped = k.shape[1] != q.shape[1]
+    grouped = bool(k.shape[1] != q.shape[1])  # of tensors, where torch.jit.trace counts
     if grouped and (mask is not None or not fused):  # no fused kernel takes both shared keys and a mask
         k, v = (t.repeat_interleave(q.shape[1] // t.shape[1], dim=1) for t in (k, v))
         grouped = False

@@ -56,16 +56,16 @@ def train(
 
     Training resumes from the newest checkpoint. On SIGTERM or SIGINT it finishes the step, saves, and raises `Stopped`.
     `root` is the folder of the data; `events` writes TensorBoard events into the run folder; `weights` is the folder of
-    the model that a fine-tuning run starts from (`train.finetune`). `on_device` is the largest number of runs that share
-    the device meanwhile, this one included (None: unknown); it is written beside the times. With a recipe that
-    compiles, programs that this process compiled before are discarded."""
+    the model that a run with stated weights starts from (`train.finetune`). `on_device` is the largest number of runs
+    that share the device meanwhile, this one included (None: unknown); it is written beside the times. With a recipe
+    that compiles, programs that this process compiled before are discarded."""
     if run.result is not None:
         run.drop_checkpoints()
         return run.result
     recipe, task = run.spec.recipe, run.spec.task
     tasks.check(task, run.spec.arch)
     check_ramp(recipe, task)
-    check_weights(task, weights)
+    check_weights(run.spec, weights)
     if isinstance(task, Measurement):
         with joined("none", device) as ranks, exclusive(run, ranks):
             # another process may have finished it meanwhile
@@ -83,7 +83,7 @@ def train(
             try:
                 if remark := tasks.remark(task):
                     view.say(remark)
-                ensure_begun(run, task, ranks, weights, view.say)
+                ensure_begun(run, ranks, weights, view.say)
                 session = Session(
                     run, recipe, work, budget=spend, ranks=ranks, watch=view, stop=stop, on_device=on_device
                 )

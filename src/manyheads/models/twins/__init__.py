@@ -10,13 +10,13 @@ from __future__ import annotations
 # compared with a plain implementation or with torch.nn in the tests
 TWINS: dict[str, tuple[str, ...]] = {
     "vit": (
-        "timm_maps.vit",
+        "timm_vit.vit",
         "hf_maps.vit",
         "hf_vision_maps.dinov2",
         "hf_vision_maps.clip_image",
         "hf_vision_maps.siglip_image",
     ),
-    "deit": ("timm_maps.vit", "hf_vision_maps.deit"),
+    "deit": ("timm_vit.vit", "hf_vision_maps.deit"),
     "xcit": ("timm_maps.xcit",),
     "tnt": ("timm_maps.tnt",),
     "volo": ("timm_maps.volo",),
