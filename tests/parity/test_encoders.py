@@ -15,7 +15,7 @@ from manyheads.interop.read_hf import from_config
 from manyheads.models.build import build
 from manyheads.models.twins import hf_text_maps, hf_vision_maps
 from manyheads.models.twins.hf_types import MAPS
-from manyheads.models.twins.tensors import into
+from manyheads.models.twins.tensors import back, into
 from manyheads.spec.arch import Arch
 from manyheads.spec.parts import Features
 
@@ -173,6 +173,38 @@ def test_an_image_model_equals_transformers(name: str) -> None:
         lambda model: theirs_of(model(images, **kwargs), arch),
         unread=() if hide else ("embed.mask_token",),
     )
+
+
+# fmt: off
+WIDE = {"hidden_size": 126, "intermediate_size": 192, "vocab_size": 400, "image_size": 64, "patch_size": 8,
+        "max_position_embeddings": 90, "eos_token_id": 399}
+# fmt: on
+STARTS = (
+    "roberta_model",
+    "clip_text_projected",
+    "clip_image_projected",
+    "siglip_text",
+    "siglip_image",
+    "dinov2_registers",
+)
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("name", STARTS)
+def test_a_dialect_starts_as_transformers_starts_it(name: str) -> None:
+    """Mean and spread of every large tensor; small ones are as small."""
+    kind, twin_name, settings = (TEXTS | IMAGES)[name]
+    wide = {key: value for key, value in (settings | WIDE).items() if key in settings}
+    arch, twin, kind = read(kind, twin_name, wide)
+    mine, theirs = back(MAPS[kind].entries(arch), build(arch, seed=0).state_dict()), twin.state_dict()
+    for at, tensor in mine.items():
+        rough = 0.1 if tensor.numel() > 5000 else 0.35  # of what is drawn, a small tensor varies more
+        assert tensor.std(correction=0).item() == pytest.approx(
+            theirs[at].std(correction=0).item(), rel=rough, abs=1e-4
+        ), at
+        assert tensor.mean().item() == pytest.approx(
+            theirs[at].mean().item(), abs=0.35 * theirs[at].std().item() + 1e-4
+        ), at
 
 
 # what a record does not keep: the name of a type that shares its code with another, XLM-RoBERTa's with RoBERTa's

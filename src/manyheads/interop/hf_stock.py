@@ -13,7 +13,7 @@ from manyheads.models.resize import difference
 from manyheads.models.twins.hf_types import MAPS
 from manyheads.models.twins.tensors import back
 from manyheads.spec.arch import Arch
-from manyheads.spec.errors import UserError, first_line
+from manyheads.spec.errors import UserError
 from manyheads.spec.parts import Rope, RopeLlama3, Softmax, Token
 
 from .hf_config import transformers
@@ -52,8 +52,10 @@ def _said(arch: Arch, kind: Any, settings: dict[str, Any]) -> tuple[str, Any]:
     try:
         config = kind.config_class(**settings)
         said = from_config(config.to_dict() | {"architectures": [kind.__name__]})
-    except (UserError, ValueError) as error:  # transformers refuses heads that do not divide the width by a ValueError
-        return first_line(error), None
+    except UserError as error:
+        return str(error), None
+    except Exception as error:  # transformers refuses heads that do not divide the width by errors of several classes
+        return str(error).strip().splitlines()[-1].strip(), None
     return difference(arch, said, sides=("in this record", f"in every {kind.__name__} of its sizes")), config
 
 
