@@ -14,6 +14,7 @@ CONVOLUTIONS = "it has convolutions in place of attention"
 DISENTANGLED = "its attention scores have separate terms for content and position (disentangled attention)"
 SHARED = "all its layers share one set of weights"
 MIXED = "some of its layers are no attention but recurrences or convolutions"
+ANY_SHAPE = "it reads images of any shape, cut into patches beforehand"
 SEVERAL = "it is several models in one; write the configuration of its language or vision model alone"
 SINKS = "each of its heads has a learned score beside those of the keys (attention sinks)"
 SINUSOIDS = "it adds fixed sinusoids as positions, without the learned scale that a record has"
@@ -31,7 +32,7 @@ REASONS: dict[str, str] = {
     "rwkv": STATE, "swin": SHIFTED, "swinv2": SHIFTED, "t5": RELATIVE, "umt5": RELATIVE, "wav2vec2": SOUND,
     "whisper": SOUND, "xglm": SINUSOIDS, "xlnet": RELATIVE, "xlstm": STATE, "zamba": MIXED, "zamba2": MIXED,
     "apertus": "the activation of its MLP (xIELU) has learned numbers",
-    "big_bird": PATTERN,
+    "beit": RELATIVE, "big_bird": PATTERN, "mpnet": RELATIVE, "siglip2_vision_model": ANY_SHAPE,
     "bitnet": "it has norms inside attention and MLP, before their last matrices",
     "diffllama": "its attention is the difference of two softmaxes",
     "falcon": "its matrix of queries, keys and values is laid out in a way of its own for each size",
