@@ -11,6 +11,7 @@ import pytest
 
 from manyheads.cli import main
 from manyheads.experiments import registry
+from manyheads.report.page import write
 from manyheads.runs import find
 from manyheads.spec.comparison import Comparison, Loses
 from manyheads.spec.experiment_file import load
@@ -40,6 +41,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     )
     toy = replace(toy, name="toy", title="A toy", run="", comparisons=pairs)
     monkeypatch.setattr(registry, "EXPERIMENTS", {"toy": toy})
+    monkeypatch.setitem(write.__kwdefaults__, "experiments", {"toy": toy})
     monkeypatch.chdir(tmp_path)
     (tmp_path / "mine.py").write_text(
         MINE.replace("TOY = ", "_TOY = ").replace("(TOY", "(_TOY").replace("TOY.s", "_TOY.s")
