@@ -189,3 +189,13 @@ def test_a_damaged_record_beside_the_runs_is_listed(capsys: pytest.CaptureFixtur
     file = place / "runs/mine-own/experiment.json"
     file.write_text(json.dumps({"schema": 1}))
     assert "it has no `settings`" in page(capsys, place)
+
+
+def test_a_pack_keeps_what_was_expected(capsys: pytest.CaptureFixture[str], place: Path) -> None:
+    ran(capsys, "mine.py")
+    folders = page(capsys, place)
+    assert call(capsys, "pack", "runs", "--out", "mine.jsonl.xz")[0] == 0
+    code, said = call(capsys, "report", "mine.jsonl.xz")
+    assert code == 0
+    verdict = next(line for line in folders.split("- ") if line.startswith("lean against original"))
+    assert verdict.split(" page:")[0] in said
