@@ -11,6 +11,7 @@ import pytest
 
 from manyheads.cli import main
 from manyheads.experiments import registry
+from manyheads.experiments.measured_theory import THEOREM
 from manyheads.report.page import write
 from manyheads.runs import find
 from manyheads.spec.comparison import Comparison, Loses
@@ -199,3 +200,11 @@ def test_a_pack_keeps_what_was_expected(capsys: pytest.CaptureFixture[str], plac
     assert code == 0
     verdict = next(line for line in folders.split("- ") if line.startswith("lean against original"))
     assert verdict.split(" page:")[0] in said
+
+
+def test_what_trains_nothing_cannot_be_trained_otherwise(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(registry, "EXPERIMENTS", {"theorem": THEOREM})
+    code, said = call(capsys, "run", "theorem", "--steps", "3", *HERE)
+    assert (code, "theorem measures and trains nothing, and --steps 3 is about training" in said) == (2, True)
