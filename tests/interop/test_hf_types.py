@@ -110,7 +110,7 @@ def test_a_type_that_is_not_read_is_refused_with_its_reason(kind: str, name: str
 
 
 def test_a_type_that_nobody_knows_is_told_what_is_read() -> None:
-    with pytest.raises(UserError, match="model_type 'lama' is not one manyheads reads; those are bert,"):
+    with pytest.raises(UserError, match="model_type 'lama' is not one manyheads reads; those are arcee, bert,"):
         from_config({"model_type": "lama"})
 
 

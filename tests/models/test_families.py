@@ -96,10 +96,10 @@ def test_nothing_is_registered_for_a_family_that_is_not_there() -> None:
     assert set(building.MODELS) == set(twins.TWINS) == set(records.FAMILIES)
     maps = {
         f"{file}.{name}"
-        for file in ("timm_vit", "timm_maps", "hf_maps")
+        for file in ("timm_vit", "timm_maps", "hf_maps", "hf_decoders")
         for name, map_ in vars(twin_maps(file)).items()
-        if isinstance(map_, FunctionType) and map_.__module__.endswith(file) and not name.startswith(("_", "tied_"))
-    } - {"timm_vit.rows", "timm_maps.tensors_of"}
+        if isinstance(map_, FunctionType) and map_.__module__.endswith(file) and not name.startswith(("_", "tied"))
+    } - {"timm_vit.rows", "timm_maps.tensors_of", "hf_decoders.decoder", "hf_decoders.norm"}
     assert {name for names in twins.TWINS.values() for name in names} == maps
 
 

@@ -39,7 +39,8 @@ def roberta(
         types=types,
         eps=eps,
     )
-    embed = replace(arch.embed, first=first)  # type: ignore[call-arg]
+    assert isinstance(arch.embed, Token)
+    embed = replace(arch.embed, first=first)
     return replace(arch, embed=embed, head=head or arch.head, dialect="roberta")
 
 

@@ -9,13 +9,13 @@ import sys
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
-from shlex import quote
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from manyheads.spec.errors import UserError, nearest
 from manyheads.spec.json_text import parse
+from manyheads.spec.shell import word
 
 if TYPE_CHECKING:
     from manyheads.sweep.jobs import Job, Outcome
@@ -199,7 +199,7 @@ def _tell(outcomes: list[Outcome], shared: int, out: Path) -> None:
     words = {"done": "done", "skipped": "finished before", "stopped": "stopped", "failed": "failed"}
     counts = [f"{fates[fate]} {word}" for fate, word in words.items() if fates[fate]]
     counts += [f"{shared} the same as others"] if shared else []
-    print(f"{', '.join(counts) or 'nothing to run'}; for a page: manyheads report {quote(str(out))}")
+    print(f"{', '.join(counts) or 'nothing to run'}; for a page: manyheads report {word(out)}")
     unfinished = [outcome for outcome in outcomes if outcome.fate in ("failed", "stopped")]
     for outcome in unfinished:
         name = os.path.relpath(outcome.job.path, out)

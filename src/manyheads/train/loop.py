@@ -57,8 +57,8 @@ def train(
     Training resumes from the newest checkpoint. On SIGTERM or SIGINT it finishes the step, saves, and raises `Stopped`.
     `root` is the folder of the data; `events` writes TensorBoard events into the run folder; `weights` is the folder of
     the model that a run with stated weights starts from (`train.finetune`). `on_device` is the largest number of runs
-    that share the device meanwhile, this one included (None: unknown); it is written beside the times. With a recipe
-    that compiles, programs that this process compiled before are discarded."""
+    that share the device meanwhile, this one included (None: unknown); it is written beside the times. A process
+    keeps what it compiled for its latest designs, so that another seed of one does not compile again."""
     if run.result is not None:
         run.drop_checkpoints()
         return run.result

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 
 from manyheads.spec.arch import Arch
 
-from . import hf_maps
+from . import hf_decoders, hf_maps
 from .tensors import TwinTensor
 
 
@@ -24,14 +25,12 @@ class TwinMap:
     tied: Callable[[Arch], Mapping[str, str]] = _untied
 
 
-_LLAMA = TwinMap(hf_maps.llama, hf_maps.tied_llama)
 MAPS: dict[str, TwinMap] = {
     "bert": TwinMap(hf_maps.bert, hf_maps.tied_bert),
     "gpt2": TwinMap(hf_maps.gpt2, hf_maps.tied_gpt2),
-    "llama": _LLAMA,
-    "mistral": _LLAMA,
     "nystromformer": TwinMap(hf_maps.nystromformer),
-    "qwen2": _LLAMA,
-    "qwen3": _LLAMA,
     "vit": TwinMap(hf_maps.vit),
+} | {
+    kind: TwinMap(partial(hf_decoders.decoder, names=names), partial(hf_decoders.tied, names=names))
+    for kind, names in hf_decoders.NAMES.items()
 }
