@@ -29,6 +29,9 @@ FORMS = {  # what differs from the plain ViT -> timm's name, and arguments that 
     "no norm at the end": ("vit_intern300m_patch14_448", {"img_size": 28}),
     "gate and value apart, RMS norms, no biases": ("vit_tiny_patch16_224", {
         "img_size": 32, "mlp_layer": "SwiGLU", "norm_layer": "rmsnorm", "qkv_bias": False, "proj_bias": False}),
+    "registers": ("vit_small_patch14_reg4_dinov2", {"img_size": 42}),
+    "a norm before the blocks, patches without bias": ("vit_base_patch16_clip_224", {"img_size": 32}),
+    "quick GELU": ("vit_base_patch32_clip_quickgelu_224", {"img_size": 64}),
     "norms of queries and keys": ("vit_tiny_patch16_224", {"img_size": 32, "qk_norm": True, "norm_layer": "layernorm"}),
 }
 # fmt: on

@@ -147,7 +147,7 @@ def prefix_tokens(arch: Arch) -> int:
     if isinstance(arch.embed, ConvStem):
         return 0  # they join after the last point
     if isinstance(arch.embed, Patch):
-        return arch.stages[0].tokens - (arch.embed.image // arch.embed.patch) ** 2
+        return arch.embed.prefix
     return 1
 
 

@@ -43,19 +43,24 @@ def vit(arch: Arch, theirs: Collection[str] = ()) -> list[TwinTensor]:
 
 
 def _embedding(arch: Arch, width: int) -> list[TwinTensor]:
+    """Patches, positions, class tokens, registers, and the norm over all of them."""
     embed = arch.embed
     assert isinstance(embed, Patch)
-    tokens = arch.stages[0].tokens - (0 if embed.class_positions else embed.class_tokens)
+    places = (embed.image // embed.patch) ** 2 + (embed.class_tokens if embed.class_positions else 0)
     kernel = (width, embed.channels, embed.patch, embed.patch)
     flat = (width, embed.channels * embed.patch**2)
     tensors = [
         TwinTensor("embed.proj.weight", ("patch_embed.proj.weight",), Shape(flat, kernel)),
-        TwinTensor("embed.proj.bias", ("patch_embed.proj.bias",)),
-        rows("embed.positions", "pos_embed", tokens, width),
+        rows("embed.positions", "pos_embed", places, width),
+        *_norm("embed.norm", "norm_pre", embed.norm),
     ]
+    if embed.bias:
+        tensors.append(TwinTensor("embed.proj.bias", ("patch_embed.proj.bias",)))
     if embed.class_tokens:
         names = ("cls_token", "dist_token")[: embed.class_tokens]
         tensors.append(TwinTensor("embed.class_tokens", names, Rows(len(names))))
+    if embed.registers:
+        tensors.append(rows("embed.registers", "reg_token", embed.registers, width))
     return tensors
 
 
