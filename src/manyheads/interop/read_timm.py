@@ -151,9 +151,8 @@ def _volo(model: Any, image: int) -> Arch:
 
 def _davit(model: Any, image: int) -> Arch:
     first = model.stages[0].blocks[0]
-    require(
-        len(first) == 2 and type(first[1].attn).__name__ == "ChannelAttention", "another order or kind of attention"
-    )
+    kinds = [type(layer.attn).__name__ for layer in first]
+    require(kinds == ["WindowAttention", "ChannelAttention"], f"stages of {' and '.join(kinds)}")
     rows = [_common([layer for pair in stage.blocks for layer in pair], _dims) for stage in model.stages]
     widths, heads, mlps = (tuple(column) for column in zip(*rows, strict=True))
     window = first[0].window_size
