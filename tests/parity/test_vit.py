@@ -115,3 +115,12 @@ def difference(ours: nn.Module, theirs: nn.Module) -> float:
         assert out.abs().max() > 1e-3
         results.append((out.detach(), batch.grad))
     return max(((a - b).abs().max() / b.abs().max()).item() for a, b in zip(*results, strict=True))
+
+
+def test_a_model_without_classes_gives_the_same_vector() -> None:
+    """timm's backbone returns its class token; ours is read without a classifier, and its head's pooler takes the same."""
+    theirs = twin_of("vit_small_patch14_dinov2", {"img_size": 42, "num_classes": 0})
+    arch, batch = read(theirs), images(42)
+    ours = lambda model: model.head.pooled(model(batch))  # noqa: E731
+    entries = timm_vit.vit(arch, theirs.state_dict())
+    agree("vit (no classes)", "timm vit_small_patch14_dinov2", arch, theirs, entries, ours, lambda model: model(batch))

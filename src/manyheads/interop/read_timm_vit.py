@@ -9,7 +9,7 @@ from torch import nn
 
 from manyheads.spec.arch import Arch
 from manyheads.spec.errors import UserError
-from manyheads.spec.parts import Act, Attention, Classify, Mlp, Norm, Patch, Residual, Stage
+from manyheads.spec.parts import Act, Attention, Classify, Features, Mlp, Norm, Patch, Pooler, Residual, Stage
 
 ACTS: dict[str, Act] = {  # theirs -> ours
     "GELU": "gelu",
@@ -73,8 +73,9 @@ def _embedding(model: Any) -> Patch:
     )
 
 
-def _head(model: Any, embed: Patch) -> Classify:
-    """How the head pools, where its norm is, and how many classes it has."""
+def _head(model: Any, embed: Patch) -> Classify | Features:
+    """How the head pools, where its norm is, and how many classes it has. A model without classes gives its tokens, and
+    its class token as their vector."""
     pool = model.global_pool
     require(
         pool in ("token", "avg"), "attention that pools its tokens" if pool in ("map", "prr") else f"pooling {pool!r}"
@@ -82,6 +83,9 @@ def _head(model: Any, embed: Patch) -> Classify:
     behind = bool(embed.prefix) and not model.pool_include_prefix
     last = not plain(model.fc_norm)
     require(plain(model.norm) or not last, "two norms before its classifier")
+    if not model.num_classes:
+        require(not last, "a norm of the mean of its tokens and no classes behind it")
+        return Features(norm_of(model.norm), Pooler() if pool == "token" else None)
     return Classify(
         model.num_classes,
         "class" if pool == "token" else "patches" if behind else "mean",

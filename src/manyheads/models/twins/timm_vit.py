@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from manyheads.spec.arch import Arch, layers
-from manyheads.spec.parts import Attention, Classify, Layer, Mlp, Norm, Patch
+from manyheads.spec.parts import Attention, Classify, Features, Layer, Mlp, Norm, Patch
 
 from .tensors import Conversion, Rows, Shape, TwinTensor, same, stacked
 
@@ -27,9 +27,7 @@ def vit(arch: Arch, theirs: Collection[str] = ()) -> list[TwinTensor]:
     """The map between our ViT and timm's VisionTransformer (also its distilled DeiT). timm has one record in several
     forms: branches of a layer side by side, gate and value of an MLP apart. The names of its tensors, `theirs`, tell
     them; without names the map is to its usual form."""
-    head, width = arch.head, arch.stages[0].width
-    assert isinstance(head, Classify)
-    tensors = _embedding(arch, width)
+    tensors = _embedding(arch, arch.stages[0].width)
     records = [layer for stage in arch.stages for _ in range(stage.depth) for layer in layers(stage)]
     for i, layer in enumerate(records):
         at = f"blocks.{i}"
@@ -38,8 +36,16 @@ def vit(arch: Arch, theirs: Collection[str] = ()) -> list[TwinTensor]:
             tensors += _parallel(at, layer, count, scaled=f"{at}.attns.0.ls.gamma" in theirs)
         else:
             tensors += _layer(at, layer, split=f"{at}.mlp.fc1_g.weight" in theirs)
-    tensors += _norm("head.norm", "fc_norm" if head.norm_last else "norm", head.norm)
-    return tensors + same("head.out", "head") + (same("head.distill", "head_dist") if head.distill else [])
+    return tensors + _head(arch)
+
+
+def _head(arch: Arch) -> list[TwinTensor]:
+    head = arch.head
+    if isinstance(head, Features):
+        return _norm("head.norm", "norm", head.norm)
+    assert isinstance(head, Classify)
+    tensors = _norm("head.norm", "fc_norm" if head.norm_last else "norm", head.norm) + same("head.out", "head")
+    return tensors + (same("head.distill", "head_dist") if head.distill else [])
 
 
 def _embedding(arch: Arch, width: int) -> list[TwinTensor]:
