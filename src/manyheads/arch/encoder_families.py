@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from manyheads.spec.arch import Arch
-from manyheads.spec.parts import Attention, Features, Head, Mlp, Norm, Patch, Pooler, Residual, Softmax, Stage, Token
+from manyheads.spec.parts import Attention, Features, Head, Mlp, Patch, Pooler, Residual, Softmax, Stage, Token
 
 from .families import LAYER5, LAYER6, bert
 
@@ -39,8 +39,8 @@ def roberta(
         types=types,
         eps=eps,
     )
-    embed = replace(arch.embed, first=first)  # type: ignore[call-arg]
-    return replace(arch, embed=embed, head=head or arch.head, dialect="roberta")
+    assert isinstance(arch.embed, Token)
+    return replace(arch, embed=replace(arch.embed, first=first), head=head or arch.head, dialect="roberta")
 
 
 def dinov2(

@@ -9,7 +9,20 @@ from torch import nn
 
 from manyheads.spec.arch import Arch
 from manyheads.spec.errors import UserError
-from manyheads.spec.parts import Act, Attention, Classify, Features, Mlp, Norm, Patch, Pooler, Residual, Stage
+from manyheads.spec.parts import (
+    Act,
+    Attention,
+    AttentionPooler,
+    ClassAttention,
+    Classify,
+    Features,
+    Mlp,
+    Norm,
+    Patch,
+    Pooler,
+    Residual,
+    Stage,
+)
 
 ACTS: dict[str, Act] = {  # theirs -> ours
     "GELU": "gelu",
@@ -75,17 +88,18 @@ def _embedding(model: Any) -> Patch:
 
 def _head(model: Any, embed: Patch) -> Classify | Features:
     """How the head pools, where its norm is, and how many classes it has. A model without classes gives its tokens, and
-    its class token as their vector."""
+    its class token or what its pooling attends to as their vector."""
     pool = model.global_pool
-    require(
-        pool in ("token", "avg"), "attention that pools its tokens" if pool in ("map", "prr") else f"pooling {pool!r}"
-    )
-    behind = bool(embed.prefix) and not model.pool_include_prefix
     last = not plain(model.fc_norm)
     require(plain(model.norm) or not last, "two norms before its classifier")
+    if pool in ("map", "prr"):
+        require(not model.num_classes, "attention that pools its tokens for a classifier")
+        return Features(norm_of(model.norm), _pooler(model, embed))
+    require(pool in ("token", "avg"), f"pooling {pool!r}")
     if not model.num_classes:
         require(not last, "a norm of the mean of its tokens and no classes behind it")
         return Features(norm_of(model.norm), Pooler() if pool == "token" else None)
+    behind = bool(embed.prefix) and not model.pool_include_prefix
     return Classify(
         model.num_classes,
         "class" if pool == "token" else "patches" if behind else "mean",
@@ -93,6 +107,20 @@ def _head(model: Any, embed: Patch) -> Classify | Features:
         norm_last=last,
         distill=embed.class_tokens == 2,
     )
+
+
+def _pooler(model: Any, embed: Patch) -> AttentionPooler:
+    """A learned token that attends to all tokens (SigLIP)."""
+    pool = model.attn_pool
+    kind = type(pool).__name__
+    require(kind == "AttentionPoolLatent", f"a {kind} that pools its tokens")
+    alone = pool.latent_len == 1 and pool.pos_embed is None and pool.mlp is not None
+    require(alone and plain(pool.q_norm) and not plain(pool.q), "another form of pooling by attention")
+    require(model.pool_include_prefix or not embed.prefix, "pooling by attention that leaves class tokens out")
+    norm, biases = norm_of(pool.norm), (pool.q.bias is not None, pool.kv.bias is not None)
+    require(norm is not None and biases[0] == biases[1], "another form of pooling by attention")
+    asks = ClassAttention(pool.num_heads, pool.head_dim, biases[0], pool.proj.bias is not None)
+    return AttentionPooler(asks, _mlp(pool.mlp), norm)  # type: ignore[arg-type]
 
 
 def norm_of(module: nn.Module | None) -> Norm | None:

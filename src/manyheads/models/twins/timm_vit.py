@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from manyheads.spec.arch import Arch, layers
-from manyheads.spec.parts import Attention, Classify, Features, Layer, Mlp, Norm, Patch
+from manyheads.spec.parts import Attention, AttentionPooler, Classify, Features, Layer, Mlp, Norm, Patch
 
 from .tensors import Conversion, Rows, Shape, TwinTensor, same, stacked
 
@@ -42,10 +42,26 @@ def vit(arch: Arch, theirs: Collection[str] = ()) -> list[TwinTensor]:
 def _head(arch: Arch) -> list[TwinTensor]:
     head = arch.head
     if isinstance(head, Features):
-        return _norm("head.norm", "norm", head.norm)
+        return _norm("head.norm", "norm", head.norm) + _pooler(head, arch.stages[-1].width)
     assert isinstance(head, Classify)
     tensors = _norm("head.norm", "fc_norm" if head.norm_last else "norm", head.norm) + same("head.out", "head")
     return tensors + (same("head.distill", "head_dist") if head.distill else [])
+
+
+def _pooler(head: Features, width: int) -> list[TwinTensor]:
+    """The learned token of a pooler, its attention, whose queries are a matrix of their own there, and its MLP."""
+    spec, at = head.pooler, "head.pooler"
+    if not isinstance(spec, AttentionPooler):
+        return []
+    op, parts = spec.attention, ("attn_pool.q", "attn_pool.kv")
+    return [
+        TwinTensor(f"{at}.latent", ("attn_pool.latent",), Shape((width,), (1, 1, width))),
+        *stacked(f"{at}.attention.qkv", parts, (op.inner, 2 * op.inner), bias=op.qkv_bias),
+        *_linear(f"{at}.attention.out", "attn_pool.proj", op.out_bias),
+        *_norm(f"{at}.norm", "attn_pool.norm", spec.norm),
+        *_linear(f"{at}.mlp.inp", "attn_pool.mlp.fc1", spec.mlp.bias),
+        *_linear(f"{at}.mlp.out", "attn_pool.mlp.fc2", spec.mlp.bias),
+    ]
 
 
 def _embedding(arch: Arch, width: int) -> list[TwinTensor]:
