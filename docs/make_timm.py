@@ -41,7 +41,7 @@ def lines_of(folder: str) -> list[dict[str, Any]]:
 def table_of_names(rows: list[dict[str, Any]]) -> list[str]:
     """One row for each file of timm."""
     exact = [row for row in rows if not row["refusal"]]
-    weights, usable = sum(row["tags"] for row in rows), sum(row["tags"] for row in exact)
+    weights, usable = sum(row["tags"] for row in rows), sum(row.get("tags_read", row["tags"]) for row in exact)
     lines = [
         "## timm's names",
         "",
