@@ -142,8 +142,8 @@ INTRODUCTION = [
 DIFFERENCES = [
     "## What differs from timm's own models",
     "",
-    "- DaViT and VOLO return tokens (batch x tokens x width) from `forward_features`, as the other families do; timm's",
-    "  return images of features. `forward_intermediates` gives either form for all families.",
+    "- DaViT returns tokens (batch x tokens x width) from `forward_features`, as the other families do; timm's DaViT",
+    "  returns images of features. `forward_intermediates` gives either form for all families.",
     '- The pooling is the record\'s. `global_pool` is accepted where it says the same, or as `""` for a model without',
     "  classes.",
     "- A distilled DeiT in training returns the mean of its two classifiers, or, after `set_distilled_training()`, both in",
