@@ -14,13 +14,15 @@ CONVOLUTIONS = "it has convolutions in place of attention"
 DISENTANGLED = "its attention scores have separate terms for content and position (disentangled attention)"
 SHARED = "all its layers share one set of weights"
 MIXED = "some of its layers are no attention but recurrences or convolutions"
+ANY_SHAPE = "it reads images of any shape, cut into patches beforehand"
 SEVERAL = "it is several models in one; write the configuration of its language or vision model alone"
 # fmt: off
 REASONS: dict[str, str] = {
-    "albert": SHARED, "bart": TWO, "bloom": ALIBI, "convnext": CONVOLUTIONS, "convnextv2": CONVOLUTIONS,
-    "deberta": DISENTANGLED, "deberta-v2": DISENTANGLED, "falcon_mamba": STATE, "mamba": STATE, "mamba2": STATE,
-    "mixtral": SPARSE, "mpt": ALIBI, "mt5": RELATIVE, "recurrent_gemma": MIXED, "resnet": CONVOLUTIONS, "rwkv": STATE,
-    "t5": RELATIVE, "umt5": RELATIVE, "xlstm": STATE,
+    "albert": SHARED, "bart": TWO, "beit": RELATIVE, "bloom": ALIBI, "convnext": CONVOLUTIONS,
+    "convnextv2": CONVOLUTIONS, "deberta": DISENTANGLED, "deberta-v2": DISENTANGLED, "falcon_mamba": STATE,
+    "mamba": STATE, "mamba2": STATE, "mixtral": SPARSE, "mpnet": RELATIVE, "mpt": ALIBI, "mt5": RELATIVE,
+    "recurrent_gemma": MIXED, "resnet": CONVOLUTIONS, "rwkv": STATE, "siglip2_vision_model": ANY_SHAPE,
+    "swin": RELATIVE, "swinv2": RELATIVE, "t5": RELATIVE, "umt5": RELATIVE, "xlstm": STATE,
 }
 # fmt: on
 

@@ -117,7 +117,7 @@ def search(
 
 
 @dataclass(frozen=True)
-class Change:
+class LayerChange:
     """One way to have a layer less: at group `at`, with how far it turns the residual stream there (radians)."""
 
     kind: Literal["fold", "drop"]
@@ -159,7 +159,7 @@ class Arranged:
         chosen = Candidate(candidate.kind, candidate.layers, candidate.groups, value)
         return State(chosen, groups, entered, left, others)
 
-    def loss(self, state: State, change: Change) -> float:
+    def loss(self, state: State, change: LayerChange) -> float:
         """The mean loss of the arrangement that a change makes, run from the group that changed."""
         total = 0.0
         for number, batch in enumerate(self.batches):
@@ -249,7 +249,7 @@ def parallel(blocks: Sequence[Any]) -> nn.Module:
 
 def _changes(
     state: State, how: How, model: nn.Module, records: Sequence[Any], shortlist: int | None, *, scored: bool
-) -> list[Change]:
+) -> list[LayerChange]:
     """Every way to have a layer less, those that turn the stream least first."""
     groups, out = state.groups, []
     cheap = shortlist is not None or not scored
@@ -258,14 +258,14 @@ def _changes(
         if how in ("drop", "auto") and len(groups) > 1:
             new = (*groups[:at], *groups[at + 1 :])
             turn = _turned(state, at, at + 1, None) if cheap else 0.0
-            out.append(Change("drop", at, group, new, turn))
+            out.append(LayerChange("drop", at, group, new, turn))
         if how in ("fold", "auto") and at + 1 < len(groups):
             both = group + groups[at + 1]
             if _folds(blocks, records, both):
                 new = (*groups[:at], both, *groups[at + 2 :])
                 module = parallel([blocks[layer] for layer in both])
                 turn = _turned(state, at, at + 2, module) if cheap else 0.0
-                out.append(Change("fold", at, both, new, turn))
+                out.append(LayerChange("fold", at, both, new, turn))
     out.sort(key=lambda change: change.turn)
     return out if shortlist is None else out[:shortlist]
 
