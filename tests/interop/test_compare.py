@@ -178,3 +178,25 @@ def test_the_record_decides_the_runs(models: Path) -> None:
     assert replace(made.experiment, run="") == replace(
         load(models / "here/original_vs_model_2-own/experiment.json"), run=""
     )
+
+
+def test_python_trains_and_reports_like_the_commands(models: Path) -> None:
+    run = manyheads.train("lean.json", out=models / "one", **OPTIONS)
+    assert run.state == "done"
+    assert run.result is not None
+    assert manyheads.train(LEAN, out=models / "one", **OPTIONS).result == run.result
+    manyheads.train(ORIGINAL, out=models / "two", **OPTIONS)
+    reported = manyheads.report(models, models / "page.html", no_loss=0.01, against="two")
+    (section,) = reported.sections
+    assert [arm.name for arm in section.arms] == ["one", "two"]
+    assert "one against two" in (models / "page.html").read_text()
+
+
+def test_packages_that_are_called_stay_packages() -> None:
+    from manyheads.report.page import write
+    from manyheads.train import Recipe
+
+    assert callable(manyheads.train)
+    assert callable(manyheads.report)
+    assert Recipe().batch == 128
+    assert write.__module__ == "manyheads.report.page"
