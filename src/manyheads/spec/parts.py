@@ -1,5 +1,5 @@
-"""The parts a model is made of: residual branches, layers, stages and heads, as frozen records, and by their names here
-the embeddings of `embeddings`, the ways of mixing tokens of `mixing`, and the norms of `norms`.
+"""The parts a model is made of: attention, residual branches and heads, as frozen records, and by their names here the
+norms of `norms`, the ways to mix tokens of `mixing` and the embeddings of `embeddings`.
 
 Every part holds only its own numbers. `heads` and `head_dim` are always stated apart: `inner`, the width of the
 concatenated heads, is their product and nothing derives one from the other. Parts do not validate themselves, so that
