@@ -4,6 +4,8 @@
     lean = redesign("vit_b", depth=7, heads=16, mlp_dim=1536)
     cost(lean).params.total          # 40112872
 
+    model = load("hf:FOLDER")        # trained weights of transformers; timm:NAME and run:FOLDER likewise
+
 Names are imported when first used: `import manyheads` loads neither torch nor numpy. A model is its record or a name:
 a zoo name, `timm:NAME`, `hf:FOLDER` or whatever else `resolve` knows.
 """
@@ -23,6 +25,7 @@ _HOMES = {
     "plan": "planner", "Budget": "planner", "Limits": "planner", "Recipe": "spec.recipe",
     "Run": "runs", "RunSpec": "runs", "Images": "tasks",
     "edit": "arch.redesign", "javascript": "arch.symbol", "resolve": "interop.resolve",
+    "load": "interop.door", "convert": "interop.door", "export": "interop.export_model",
 }
 _MODELS = {"cost": 1, "redesign": 1, "controls": 2, "plan": 1, "build": 1}  # how many first arguments are models
 # fmt: on
@@ -30,7 +33,7 @@ _MODELS = {"cost": 1, "redesign": 1, "controls": 2, "plan": 1, "build": 1}  # ho
 # fmt: off
 __all__ = [
     "Arch", "Budget", "Images", "Limits", "Probe", "Recipe", "Run", "RunSpec", "UserError", "audit", "build", "controls",
-    "cost", "edit", "javascript", "plan", "probe", "redesign", "resolve", "zoo",
+    "convert", "cost", "edit", "export", "javascript", "load", "plan", "probe", "redesign", "resolve", "zoo",
 ]
 # fmt: on
 

@@ -13,6 +13,7 @@ from manyheads.spec.errors import UserError, first_line, readable
 
 from .audit import audit
 from .catalogue import datasets, experiments, recipes, tasks
+from .convert import convert, export
 from .data import data
 from .demo import demo
 from .generate import generate
@@ -37,6 +38,7 @@ app = typer.Typer(
 )
 COMMANDS = (
     *(zoo, shape, plan, train, demo, run, runs, report, probe, rank, theory, audit, data, tokenize, generate),
+    *(convert, export),
     *(tasks, recipes, datasets, experiments),
 )
 for command in COMMANDS:
