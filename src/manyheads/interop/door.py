@@ -109,13 +109,12 @@ def trained(name: str, *, dtype: str | None = None, headless: bool = False) -> T
     folder = own_folder(name)
     if folder is not None:
         return _own(name, folder, wanted)
-    library, _, rest = name.partition(":")
+    library = name.partition(":")[0]
+    files = weight_files(name)
     if library == "timm":
-        files = foreign_timm.timm_files(rest)
         arch, config = foreign_timm.timm_arch(files), foreign_timm.timm_config(files)
         foreign = foreign_timm.timm_module(files, files.dtype)
     else:
-        files = foreign_source.hf_files(rest)
         config = foreign_source.hf_config(files)
         ours = config.get("model_type") == "manyheads"
         arch = record.arch_from_dict(config.get("arch")) if ours else read_hf.from_config(config)
@@ -159,6 +158,12 @@ def _shapes(files: WeightFiles) -> Shapes:
 
 def _size(name: str, shapes: Shapes, result: Mapped) -> int:
     return torch.Size(shapes[name]).numel() if name in shapes else result.state[name].numel()
+
+
+def weight_files(name: str) -> WeightFiles:
+    """The files of a model of another library, `hf:FOLDER`, `timm:NAME` or `timm:FOLDER`."""
+    library, _, rest = name.partition(":")
+    return foreign_timm.timm_files(rest) if library == "timm" else foreign_source.hf_files(rest)
 
 
 def own_folder(name: str) -> Path | None:

@@ -6,8 +6,8 @@ from __future__ import annotations
 import hashlib
 import warnings
 from collections import Counter
-from collections.abc import Callable
-from contextlib import redirect_stderr
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, redirect_stderr
 from dataclasses import dataclass
 from io import StringIO
 from pathlib import Path
@@ -67,8 +67,8 @@ def hf_files(name: str) -> WeightFiles:
     """The weights of `hf:FOLDER`: one safetensors file, or several with their index, or one GGUF file. FOLDER may be
     the name of a repository on the hub that is in the cache or can be fetched, and a GGUF file may be named itself."""
     path = Path(name)
-    if path.suffix == ".gguf" and path.is_file():
-        return _gguf_file(name, path)
+    if (file := gguf_file(path)) is not None:
+        return _described_gguf(name, file)
     folder = path if path.exists() else _from_hub(name)
     if not folder.is_dir():
         raise UserError(f"hf:{name} is a file; write the folder that holds config.json and model.safetensors")
@@ -76,13 +76,20 @@ def hf_files(name: str) -> WeightFiles:
         return described(name, folder, _shards(folder))
     if (folder / WEIGHTS).is_file():
         return described(name, folder, (folder / WEIGHTS,))
-    quantised = sorted(folder.glob("*.gguf"))
-    if len(quantised) == 1:
-        return _gguf_file(name, quantised[0])
-    if quantised:
-        names = ", ".join(file.name for file in quantised)
-        raise UserError(f"hf:{name} holds {len(quantised)} GGUF files, {names}; write the one: hf:{quantised[0]}")
     raise UserError(f"hf:{name} holds no weights: neither {WEIGHTS} nor {INDEX} nor a .gguf file{pickled(folder)}")
+
+
+def gguf_file(path: Path) -> Path | None:
+    """The GGUF file that a name stands for: itself, or the only one in a folder without other weights."""
+    if path.suffix == ".gguf" and path.is_file():
+        return path
+    if not path.is_dir() or any((path / name).is_file() for name in (WEIGHTS, INDEX)):
+        return None
+    found = sorted(path.glob("*.gguf"))
+    if len(found) > 1:
+        names = ", ".join(file.name for file in found)
+        raise UserError(f"hf:{path} holds {len(found)} GGUF files, {names}; write the one: hf:{found[0]}")
+    return found[0] if found else None
 
 
 def pickled(folder: Path) -> str:
@@ -141,7 +148,7 @@ def described(name: str, folder: Path, files: tuple[Path, ...]) -> WeightFiles:
     return WeightFiles(name, folder, files, dtype, tuple(kind for kind in FLOATS if kind in kinds))
 
 
-def _gguf_file(name: str, file: Path) -> WeightFiles:
+def _described_gguf(name: str, file: Path) -> WeightFiles:
     gguf = optional("gguf", "manyheads[gguf]", "a GGUF file")
     try:
         kinds = Counter(tensor.tensor_type.name for tensor in gguf.GGUFReader(file).tensors)
@@ -208,17 +215,25 @@ def _model_type(files: WeightFiles) -> str:
 
 
 def quietly(call: Callable[[], Any], what: str) -> Any:
-    """`call()` without transformers' progress bars and reports; an error of it as a sentence about `what`."""
+    """`call()` in silence; an error of it as a sentence about `what`."""
+    try:
+        with weights_only(), silence():
+            return call()
+    except Exception as error:  # transformers, on a configuration and files that nobody has checked before
+        raise UserError(f"transformers cannot load {what}: {first_line(error)}") from None
+
+
+@contextmanager
+def silence() -> Iterator[None]:
+    """Inside, transformers shows no progress bars, warnings and reports."""
     logging = optional("transformers.utils.logging", "manyheads[hf]")
     level, shown = logging.get_verbosity(), logging.is_progress_bar_enabled()
     logging.set_verbosity_error()
     logging.disable_progress_bar()
     try:
-        with weights_only(), warnings.catch_warnings(), redirect_stderr(StringIO()):  # some bars are no logger's
+        with warnings.catch_warnings(), redirect_stderr(StringIO()):  # some bars are no logger's
             warnings.simplefilter("ignore")
-            return call()
-    except Exception as error:  # transformers, on a configuration and files that nobody has checked before
-        raise UserError(f"transformers cannot load {what}: {first_line(error)}") from None
+            yield
     finally:
         logging.set_verbosity(level)
         if shown:
