@@ -24,7 +24,7 @@ _HOMES = {
     "build": "models.build", "probe": "conditioning.probe", "Probe": "conditioning.monitor",
     "plan": "planner", "Budget": "planner", "Limits": "planner", "Recipe": "spec.recipe",
     "Run": "runs", "RunSpec": "runs", "Images": "tasks",
-    "edit": "arch.redesign", "javascript": "arch.symbol", "resolve": "interop.resolve",
+    "compare": "interop.compare", "edit": "arch.redesign", "javascript": "arch.symbol", "resolve": "interop.resolve",
     "load": "interop.door", "convert": "interop.door", "export": "interop.export_model",
 }
 _MODELS = {"cost": 1, "redesign": 1, "controls": 2, "plan": 1, "build": 1}  # how many first arguments are models
@@ -32,8 +32,8 @@ _MODELS = {"cost": 1, "redesign": 1, "controls": 2, "plan": 1, "build": 1}  # ho
 
 # fmt: off
 __all__ = [
-    "Arch", "Budget", "Images", "Limits", "Probe", "Recipe", "Run", "RunSpec", "UserError", "audit", "build", "controls",
-    "convert", "cost", "edit", "export", "javascript", "load", "plan", "probe", "redesign", "resolve", "zoo",
+    "Arch", "Budget", "Images", "Limits", "Probe", "Recipe", "Run", "RunSpec", "UserError", "audit", "build", "compare",
+    "controls", "convert", "cost", "edit", "export", "javascript", "load", "plan", "probe", "redesign", "resolve", "zoo",
 ]
 # fmt: on
 

@@ -248,7 +248,7 @@ def at_image(arch: Arch, image: int) -> Arch:
     embed = arch.embed
     match embed:
         case Patch():
-            tokens = (image // embed.patch) ** 2 + embed.class_tokens
+            tokens = (image // embed.patch) ** 2 + embed.prefix
         case Pixel():
             tokens = (image // embed.patch) ** 2 + 1
         case ConvStem():

@@ -21,7 +21,7 @@ from manyheads.spec.datasets import FOLDER, image_set
 from manyheads.spec.errors import UserError, optional
 from manyheads.spec.json_text import parse
 
-from .image_folders import image_folder, tiny_imagenet
+from .image_folders import find_folder, find_tiny, image_folder, tiny_imagenet
 from .image_types import Files, Pixels
 from .local_data import first_found, read_at_most
 
@@ -69,15 +69,19 @@ def fashion_mnist(root: Path) -> tuple[Pixels, Pixels]:
     return _fashion_split(EMBEDDED, "train", "xz"), _fashion_split(EMBEDDED, "t10k", "xz")
 
 
-def fashion_mnist_full(root: Path) -> tuple[Pixels, Pixels]:
-    """All 60,000 and 10,000 images of Fashion-MNIST, from the four official gzip files."""
-    folder = first_found(
+def _find_fashion(root: Path) -> Path:
+    return first_found(
         root,
         ("fashion-mnist",),
         "Fashion-MNIST",
         "https://github.com/zalandoresearch/fashion-mnist (or "
         "Debian's package dataset-fashion-mnist: four files *-ubyte.gz)",
     )
+
+
+def fashion_mnist_full(root: Path) -> tuple[Pixels, Pixels]:
+    """All 60,000 and 10,000 images of Fashion-MNIST, from the four official gzip files."""
+    folder = _find_fashion(root)
     return _fashion_split(folder, "train", "gz"), _fashion_split(folder, "t10k", "gz")
 
 
@@ -99,14 +103,19 @@ SIDE, CLASSES = 32, 10
 RECORD, RECORDS = 1 + 3 * SIDE * SIDE, 10_000  # a label and three planes; records in each official file
 
 
-def cifar10(root: Path) -> tuple[Pixels, Pixels]:
-    """CIFAR-10 (Krizhevsky 2009) from the official files data_batch_1.bin to data_batch_5.bin and test_batch.bin."""
-    folder = first_found(
+def find_cifar(root: Path) -> Path:
+    """The folder of CIFAR-10's official files below `root`."""
+    return first_found(
         root,
         ("cifar-10-batches-bin", "cifar10/cifar-10-batches-bin"),
         "CIFAR-10",
         "https://www.cs.toronto.edu/~kriz/cifar.html (cifar-10-cifar10.tar.gz, unpacked)",
     )
+
+
+def cifar10(root: Path) -> tuple[Pixels, Pixels]:
+    """CIFAR-10 (Krizhevsky 2009) from the official files data_batch_1.bin to data_batch_5.bin and test_batch.bin."""
+    folder = find_cifar(root)
     train = [_cifar_records(folder / f"data_batch_{i}.bin") for i in range(1, 6)]
     return _cifar_pixels(np.concatenate(train), folder), _cifar_pixels(
         _cifar_records(folder / "test_batch.bin"), folder
@@ -187,6 +196,20 @@ READERS: dict[str, Callable[[Path], Splits]] = {
     "cifar10_q5": cifar10_q5,
     "tiny_imagenet": tiny_imagenet,
 }
+
+
+FINDERS: dict[str, Callable[[Path], Path]] = {
+    "fashion_mnist": lambda root: EMBEDDED,
+    "fashion_mnist_full": _find_fashion,
+    "cifar10": find_cifar,
+    "tiny_imagenet": find_tiny,
+}
+
+
+def find(name: str, root: Path) -> Path:
+    """Where a dataset is. One that is not below `root` is refused, with where to get it; no image is read."""
+    facts = image_set(name)
+    return FINDERS[facts.name](root) if facts.name in FINDERS else find_folder(root, name.removeprefix(FOLDER))
 
 
 @lru_cache(maxsize=2)

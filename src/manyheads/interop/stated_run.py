@@ -38,7 +38,7 @@ class Stated:
 
 
 def planned(
-    model: str, stated: Stated, weights: str | None = None, start: Arch | None = None
+    model: str | Arch, stated: Stated, weights: str | None = None, start: Arch | None = None
 ) -> tuple[Arch, Task, Recipe]:
     """The model built for its data, the task and the recipe of a new run. `weights` is the digest of those that
     training starts from, which a task with a field for it states, and `start` the model they belong to."""
@@ -60,20 +60,22 @@ def planned(
     return fitted(arch, task, start), task, recipe
 
 
-def is_arm(model: str) -> bool:
+def is_arm(model: str | Arch) -> bool:
     """Whether `model` is EXPERIMENT:ARM."""
+    if not isinstance(model, str):
+        return False
     from manyheads.experiments.registry import EXPERIMENTS
 
     experiment, _, arm = model.partition(":")
     return experiment in EXPERIMENTS and bool(arm)
 
 
-def _start(model: str, stated: Stated) -> tuple[Arch, dict[str, Any], dict[str, Any]]:
+def _start(model: str | Arch, stated: Stated) -> tuple[Arch, dict[str, Any], dict[str, Any]]:
     """Architecture, task and recipe before any single field is changed. An arm of an experiment, EXPERIMENT:ARM, brings
     all three; another model has the named recipe, and the task that is named or that its record can do."""
-    experiment, _, arm = model.partition(":")
     task, data, recipe = stated.task, stated.data, stated.recipe
-    if is_arm(model):
+    if isinstance(model, str) and is_arm(model):
+        experiment, _, arm = model.partition(":")
         arch, chosen, fields = _arm(experiment, arm, stated.scale)
         if task is not None:
             chosen = named_task(task)
@@ -84,7 +86,7 @@ def _start(model: str, stated: Stated) -> tuple[Arch, dict[str, Any], dict[str, 
         raise UserError(f"--scale {stated.scale} belongs to an arm of an experiment, such as fig3:L8_h16; leave it out")
     from .resolve import resolve
 
-    arch = resolve(model)
+    arch = resolve(model) if isinstance(model, str) else model
     return arch, start_task(arch, task, data, recipe), {} if recipe is None else _named_recipe(recipe)
 
 

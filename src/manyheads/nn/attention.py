@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import torch
 from jaxtyping import Float, Shaped
 from torch import Tensor, nn
 
@@ -13,6 +14,8 @@ from .cache import Kept
 from .positions import turn
 from .residual import make_norm
 from .sdpa import attend
+
+torch.fx.wrap("attend")  # torch.fx calls it whole, since it decides by the sizes of its tensors
 
 
 class QkvAttention(Part):
@@ -74,8 +77,8 @@ class SoftmaxAttention(QkvAttention):
         queries a causal attention adds its triangle, a mask with a row for each query says everything. `rotary` holds
         the cosines and sines of these tokens' positions; `kept` the keys and values of the tokens before them."""
         spec = self.spec
-        qkv = self.qkv(x).split((spec.inner, spec.kv_inner, spec.kv_inner), dim=-1)
-        q, k, v = (part.unflatten(-1, (-1, spec.head_dim)) for part in qkv)
+        q, k, v = self.qkv(x).split((spec.inner, spec.kv_inner, spec.kv_inner), dim=-1)
+        q, k, v = (part.unflatten(-1, (-1, spec.head_dim)) for part in (q, k, v))
         q, k, v = (part.transpose(1, 2) for part in (*self.normed(q, k), v))  # batch, heads, tokens, head_dim
         if rotary is not None:
             q, k = turn(q, rotary), turn(k, rotary)

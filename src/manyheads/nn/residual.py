@@ -21,9 +21,15 @@ def gelu_tanh(x: Tensor) -> Tensor:
     return F.gelu(x, approximate="tanh")
 
 
+def quick_gelu(x: Tensor) -> Tensor:
+    """x sigmoid(1.702 x), CLIP's approximation of GELU, written with SiLU, which keeps one tensor less for backward."""
+    return F.silu(1.702 * x) / 1.702
+
+
 ACTS: dict[Act, Callable[[Tensor], Tensor]] = {
     "gelu": F.gelu,
     "gelu_tanh": gelu_tanh,
+    "quick_gelu": quick_gelu,
     "relu": F.relu,
     "silu": F.silu,
     "tanh": torch.tanh,

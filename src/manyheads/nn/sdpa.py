@@ -59,7 +59,7 @@ def attend(
         causal = False
         if tokens > 1:  # a single query is the last and sees every key
             mask = triangle(tokens, keys, mask, q.device)
-    grouped = k.shape[1] != q.shape[1]
+    grouped = bool(k.shape[1] != q.shape[1])  # of tensors, where torch.jit.trace counts
     if grouped and (mask is not None or not fused):  # no fused kernel takes both shared keys and a mask
         k, v = (t.repeat_interleave(q.shape[1] // t.shape[1], dim=1) for t in (k, v))
         grouped = False

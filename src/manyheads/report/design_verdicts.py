@@ -47,7 +47,7 @@ def trends(section: Section) -> Iterator[DesignCase]:
     for trend in section.experiment.trends if section.experiment else ():
         pair = Comparison(trend.y, trend.x, trend.expect, claim=trend.claim, metric=CORRELATION, primary=trend.primary)
         rows = []
-        for arm in section.arms:
+        for arm in section.planned:
             x, y = (arm.values(name) or _shape(arm, name) for name in (trend.x, trend.y))
             shared = sorted(x.keys() & y.keys())
             if shared:

@@ -59,7 +59,7 @@ def write(
     and every table is also written there as a file. `asked` is compared instead of what experiments expect."""
     runs = read_runs(root, experiments, asked)
     check_asked(runs.sections)
-    if not os.path.isdir(root) or not (runs.sections or runs.problems):
+    if not os.path.exists(root) or not (runs.sections or runs.problems):
         raise UserError(
             f"{root} holds no run folder; give the folder that `manyheads demo` or `manyheads train` wrote to"
         )
@@ -91,9 +91,9 @@ def page(runs: ReportedRuns, beside: Path, command: str, experiments: Mapping[st
         f'<header><h1>{escape(_title(runs))}</h1><p class="dim">{len(states)} runs, {states.count("done")} finished{bad}.'
         f"</p>{_contents(runs)}"
         f'</header><main id="main">{_claims(runs, experiments)}{body}{_absent(runs, experiments)}{markup()}'
-        f"{_problems(runs, beside)}{_words()}</main>"
+        f"{_repeated(runs)}{_problems(runs, beside)}{_words()}</main>"
         f"<footer><h3>This page</h3><pre>{escape(command)}</pre>"
-        f"<p>Made by manyheads {__version__} from run folders alone.</p></footer>"
+        f"<p>Made by manyheads {__version__} from runs alone.</p></footer>"
         f"<script>{scripts}</script></body></html>\n"
     )
 
@@ -118,7 +118,7 @@ def _contents(runs: ReportedRuns) -> str:
             f'<li><a href="#s{first}">{escape(title)} <span class="dim">{escape(largest)}</span></a>{more}</li>'
         )
     items.append('<li><a href="#explorer">design explorer</a></li>')
-    items += ['<li><a href="#bad">folders that cannot be read</a></li>'] if runs.problems else []
+    items += [f'<li><a href="#bad">{runs.unreadable} that cannot be read</a></li>'] if runs.problems else []
     links = "".join(items)
     return f'<nav aria-label="Contents"><ul class="toc">{links}</ul></nav>'
 
@@ -154,6 +154,20 @@ def _absent(runs: ReportedRuns, experiments: Mapping[str, Experiment]) -> str:
     return f"<details><summary>Experiments without runs here</summary><ul>{items}</ul></details>" if items else ""
 
 
+def _repeated(runs: ReportedRuns) -> str:
+    """The runs that lie in several places, which count once."""
+    repeated = runs.repeated
+    if not repeated:
+        return ""
+    items = "".join(
+        f"<li>{escape(str(run.path))}: also in {escape(', '.join(map(str, run.also)))}</li>" for run in repeated
+    )
+    return (
+        f"<details><summary>Runs that lie in several places ({len(repeated)}); each counts once</summary><ul>{items}"
+        "</ul></details>"
+    )
+
+
 def _problems(runs: ReportedRuns, beside: Path) -> str:
     if not runs.problems:
         return ""
@@ -163,8 +177,8 @@ def _problems(runs: ReportedRuns, beside: Path) -> str:
         for item in runs.problems
     )
     return (
-        '<section aria-labelledby="bad"><h2 id="bad">Folders that cannot be read</h2><div class="verdict bad"><ul>'
-        f"{items}</ul></div></section>"
+        f'<section aria-labelledby="bad"><h2 id="bad">{runs.unreadable.capitalize()} that cannot be read</h2>'
+        f'<div class="verdict bad"><ul>{items}</ul></div></section>'
     )
 
 

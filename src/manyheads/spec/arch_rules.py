@@ -20,6 +20,7 @@ from .parts import (
     Coordinates,
     Depthwise,
     Downsample,
+    Features,
     Layer,
     Lm,
     LocalPatch,
@@ -40,7 +41,7 @@ from .parts import (
 if TYPE_CHECKING:
     from .arch import Arch
 
-ZERO_ALLOWED = {"class_tokens", "positions", "types", "hidden", "conv", "fourier", "head_dim"}
+ZERO_ALLOWED = {"class_tokens", "positions", "types", "hidden", "conv", "fourier", "head_dim", "first", "registers"}
 
 
 def check(arch: Arch) -> None:
@@ -184,7 +185,7 @@ def _embed(arch: Arch) -> None:
     embed, first = arch.embed, arch.stages[0]
     match embed:
         case Patch():
-            n = _grid(embed.image, embed.patch, "embed") ** 2 + embed.class_tokens
+            n = _grid(embed.image, embed.patch, "embed") ** 2 + embed.prefix
             _need(first, n, f"an image of {embed.image} in patches of {embed.patch}")
         case Pixel():
             n = _grid(embed.image, embed.patch, "embed") ** 2
@@ -209,10 +210,15 @@ def _embed(arch: Arch) -> None:
                 grid = conv_side(grid, conv)
             _need(first, grid**2, f"the stem on an image of {embed.image}")
         case Token():
-            if embed.positions and embed.positions < first.tokens:
+            if embed.first and embed.first >= embed.positions:
                 raise UserError(
-                    f"stages[0].tokens is {first.tokens}, beyond the {embed.positions} positions of the "
-                    f"embedding; write tokens up to {embed.positions}"
+                    f"embed.first is {embed.first}, and there are {embed.positions} rows of learned positions; write more "
+                    "rows, or first=0"
+                )
+            if embed.positions and embed.places < first.tokens:
+                raise UserError(
+                    f"stages[0].tokens is {first.tokens}, beyond the {embed.places} positions of the "
+                    f"embedding; write tokens up to {embed.places}"
                 )
             if embed.positions and embed.sinusoid:
                 raise UserError("embed has learned positions and a sinusoid; write positions=0 or sinusoid=false")
@@ -283,6 +289,15 @@ def _head(arch: Arch) -> None:
         case Lm() | Masked() | Pair():
             if not isinstance(embed, Token):
                 raise UserError(f"a {type(head).__name__} head needs a Token embedding, not {type(embed).__name__}")
+        case Features(pooler=pooler) if pooler is not None:
+            if pooler.pool == "class" and not classy:
+                raise UserError("head.pooler.pool is 'class' and the model has no class token; leave the pooler out")
+            if pooler.pool == "last" and not isinstance(embed, Token):
+                raise UserError("head.pooler.pool is 'last', which is for text; write pool='class'")
+            if pooler.act is not None and pooler.out is None:
+                raise UserError(
+                    "head.pooler has an activation and no linear map before it; write out=WIDTH or act=None"
+                )
         case Coordinates():
             if head.dim > arch.stages[-1].width:
                 raise UserError(f"head.dim is {head.dim}, beyond the width {arch.stages[-1].width}")

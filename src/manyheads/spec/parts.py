@@ -7,10 +7,12 @@ their numbers may also be arrays or symbols (see `arch.count`); an `Arch` valida
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
-Act = Literal["gelu", "gelu_tanh", "relu", "silu", "tanh"]
+from .recipe import LATER
+
+Act = Literal["gelu", "gelu_tanh", "quick_gelu", "relu", "silu", "tanh"]
 
 
 @dataclass(frozen=True)
@@ -234,13 +236,24 @@ class Stage:
 # ---------------------------------------------------------------------------------------------------------- embeddings
 @dataclass(frozen=True)
 class Patch:
-    """Patches of an image, projected; class tokens in front; learned positions (also for class tokens, or not)."""
+    """Patches of an image, projected (with a bias or without); class tokens in front; learned positions (also for class
+    tokens, or not); `registers`, learned tokens without a position, behind the class tokens; a norm over all of them.
+    With `mask_token`, a learned vector can stand in place of patches."""
 
     image: int = 224
     patch: int = 16
     channels: int = 3
     class_tokens: int = 1
     class_positions: bool = True
+    bias: bool = field(default=True, metadata=LATER)
+    registers: int = field(default=0, metadata=LATER)
+    mask_token: bool = field(default=False, metadata=LATER)
+    norm: Norm | None = field(default=None, metadata=LATER)
+
+    @property
+    def prefix(self) -> int:
+        """Tokens in front of the patches."""
+        return self.class_tokens + self.registers
 
 
 @dataclass(frozen=True)
@@ -280,13 +293,21 @@ class Pixel:
 
 @dataclass(frozen=True)
 class Token:
-    """A vocabulary; `positions` rows of learned positions, or a scaled sinusoid (one learned scalar), or neither."""
+    """A vocabulary; `positions` rows of learned positions, or a scaled sinusoid (one learned scalar), or neither.
+
+    The first token has the position of row `first`: rows before it are never read."""
 
     vocab: int
     positions: int = 0
     sinusoid: bool = False
     types: int = 0
     norm: Norm | None = None
+    first: int = field(default=0, metadata=LATER)
+
+    @property
+    def places(self) -> int:
+        """How many tokens have a learned position; 0 where positions are not learned."""
+        return self.positions - self.first
 
 
 @dataclass(frozen=True)
@@ -352,4 +373,24 @@ class Coordinates:
     dim: int
 
 
-Head = Classify | Lm | Masked | Pair | Coordinates
+@dataclass(frozen=True)
+class Pooler:
+    """One vector of a sample, made of its class token or its last token: a norm, a linear map to `out` numbers, an
+    activation; None for those that are left out."""
+
+    pool: Literal["class", "last"] = "class"
+    norm: Norm | None = None
+    out: int | None = None
+    bias: bool = True
+    act: Act | None = None
+
+
+@dataclass(frozen=True)
+class Features:
+    """No prediction: the tokens themselves, after a norm. With a `pooler`, a vector of the sample can be made of them."""
+
+    norm: Norm | None = None
+    pooler: Pooler | None = None
+
+
+Head = Classify | Lm | Masked | Pair | Coordinates | Features
