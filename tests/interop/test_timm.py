@@ -153,6 +153,16 @@ def test_what_cannot_be_honoured_is_refused(arguments: dict, says: str) -> None:
         timm.create_model("manyheads", **arguments)
 
 
+def test_features_that_are_not_there_are_refused() -> None:
+    model = timm.create_model("manyheads", arch=ORIGINALS["vit"])
+    with pytest.raises(UserError, match="at 3 places; write the last so many"):
+        model.forward_intermediates(inputs(ORIGINALS["vit"])[0], [3])
+    with pytest.raises(UserError, match="write 'NCHW' or 'NLC'"):
+        model.forward_intermediates(inputs(ORIGINALS["vit"])[0], output_fmt="NHWC")
+    with pytest.raises(UserError, match="write 32 or 40"):
+        model.set_input_size(36)
+
+
 def test_no_weights_are_promised() -> None:
     with pytest.raises(RuntimeError, match="No pretrained weights"):
         timm.create_model("manyheads_vit_ti", pretrained=True)

@@ -29,6 +29,11 @@ FORMS = {  # what differs from the plain ViT -> timm's name, and arguments that 
     "no norm at the end": ("vit_intern300m_patch14_448", {"img_size": 28}),
     "gate and value apart, RMS norms, no biases": ("vit_tiny_patch16_224", {
         "img_size": 32, "mlp_layer": "SwiGLU", "norm_layer": "rmsnorm", "qkv_bias": False, "proj_bias": False}),
+    "registers": ("vit_small_patch14_reg4_dinov2", {"img_size": 42}),
+    "a norm before the blocks, patches without bias": ("vit_base_patch16_clip_224", {"img_size": 32}),
+    "quick GELU": ("vit_base_patch32_clip_quickgelu_224", {"img_size": 64}),
+    "mean of patches behind registers": ("vit_wee_patch16_reg1_gap_256", {"img_size": 32}),
+    "mean of patches behind a class token": ("eva_large_patch14_196", {"img_size": 42}),
     "norms of queries and keys": ("vit_tiny_patch16_224", {"img_size": 32, "qk_norm": True, "norm_layer": "layernorm"}),
 }
 # fmt: on
@@ -112,3 +117,17 @@ def difference(ours: nn.Module, theirs: nn.Module) -> float:
         assert out.abs().max() > 1e-3
         results.append((out.detach(), batch.grad))
     return max(((a - b).abs().max() / b.abs().max()).item() for a, b in zip(*results, strict=True))
+
+
+@pytest.mark.parametrize(
+    ("form", "name", "side"),
+    [("class token", "vit_small_patch14_dinov2", 42), ("pooling by attention", "vit_base_patch16_siglip_224", 32)],
+)
+def test_a_model_without_classes_gives_the_same_vector(form: str, name: str, side: int) -> None:
+    """timm's backbone returns its class token, or what a learned token reads of all; ours is read without a classifier,
+    and its head's pooler gives the same."""
+    theirs = twin_of(name, {"img_size": side, "num_classes": 0})
+    arch, batch = read(theirs), images(side)
+    ours = lambda model: model.head.pooled(model(batch))  # noqa: E731
+    entries = timm_vit.vit(arch, theirs.state_dict())
+    agree(f"vit (no classes, {form})", f"timm {name}", arch, theirs, entries, ours, lambda model: model(batch))

@@ -39,8 +39,8 @@ def roberta(
         types=types,
         eps=eps,
     )
-    embed = replace(arch.embed, first=first)  # type: ignore[call-arg]
-    return replace(arch, embed=embed, head=head or arch.head, dialect="roberta")
+    assert isinstance(arch.embed, Token)
+    return replace(arch, embed=replace(arch.embed, first=first), head=head or arch.head, dialect="roberta")
 
 
 def dinov2(

@@ -18,7 +18,14 @@ from manyheads.spec.parts import Act, Attention, Classify, Masked, Mlp, Norm, Pa
 from .hf_config import transformers
 from .read_hf import from_config
 
-ACTS: dict[Act, str] = {"gelu": "gelu", "gelu_tanh": "gelu_new", "relu": "relu", "silu": "silu", "tanh": "tanh"}
+ACTS: dict[Act, str] = {
+    "gelu": "gelu",
+    "gelu_tanh": "gelu_new",
+    "quick_gelu": "quick_gelu",
+    "relu": "relu",
+    "silu": "silu",
+    "tanh": "tanh",
+}
 Settings = tuple[str, dict[str, Any]]  # the class's name, and its configuration
 Map = Callable[[Arch], list[TwinTensor]]
 

@@ -139,7 +139,8 @@ def _create(name: str, arch: Arch, pretrained: bool, **kwargs: Any) -> nn.Module
     edits = {edit: kwargs.pop(edit) for edit in EDITS if edit in kwargs}
     arch = redesign(arch, **edits) if edits else arch
     points = describe(arch, per_stage=arch.family in ("volo", "davit"))
-    chosen = kwargs.pop("out_indices", min(3, len(points)))
+    usual = len(points) if arch.family == "davit" else min(3, len(points))  # as timm's own models have it
+    chosen = kwargs.pop("out_indices", usual)
     if not kwargs.get("pretrained_cfg"):
         kwargs["pretrained_cfg"] = pretrained_config(arch) | {"architecture": name}
     model: Any = builder.build_model_with_cfg(

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from functools import partial
 from typing import Any
 
 import torch
@@ -114,7 +113,7 @@ class TimmMethods(TimmFeatures):
         """Recompute the activations of every block in the backward pass, or keep them."""
         for part in self.modules():
             if isinstance(part, Block):
-                part.recompute = partial(manipulate.checkpoint) if enable else None
+                part.recompute = manipulate.checkpoint if enable else None
 
     @property
     def grad_checkpointing(self) -> bool:

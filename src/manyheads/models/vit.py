@@ -30,9 +30,10 @@ class ViT(nn.Module):
         self.drop = nn.Dropout(rates.dropout)
         self.blocks = blocks(arch, rates)
         self.head: ClassifyHead | FeaturesHead
-        self.head = (
-            ClassifyHead(width, arch.head) if isinstance(arch.head, Classify) else FeaturesHead(width, arch.head)
-        )
+        if isinstance(arch.head, Classify):
+            self.head = ClassifyHead(width, arch.head, prefix=arch.embed.prefix)
+        else:
+            self.head = FeaturesHead(width, arch.head)
 
     def features(
         self, images: Float[Tensor, "batch channels rows columns"], hidden: Bool[Tensor, "batch patches"] | None = None
