@@ -9,7 +9,7 @@ What a record cannot say, or a map does not carry, is refused before anything is
 from __future__ import annotations
 
 import shutil
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +25,7 @@ from manyheads.spec import files as json_files
 from manyheads.spec import serialise as record
 from manyheads.spec.arch import Arch
 from manyheads.spec.errors import UserError
-from manyheads.spec.parts import Token
+from manyheads.spec.parts import Features, Token
 
 from . import foreign_source, foreign_timm, read_hf
 from .folder_tokenizer import has_tokenizer, read_tokenizer
@@ -34,6 +34,7 @@ from .new_folder import new_folder, refuse_existing
 from .twin_state import LIBRARIES, POOLER, Mapped, computed, listed, mapped
 
 SOURCE, GENERATION = "source.json", "generation_config.json"
+POOLED = "head.pooler."
 DTYPES = {"float32": torch.float32, "float16": torch.float16, "bfloat16": torch.bfloat16}
 # what a folder holds beside its weights, and stays with the model
 # fmt: off
@@ -43,14 +44,14 @@ SIDE = (
 )
 # keys of a config.json that no record has, and that go back with the model
 KEPT = ("bos_token_id", "eos_token_id", "pad_token_id", "id2label", "label2id")
-KEPT_OF_TIMM = ("architecture", "model_args", "mean", "std", "interpolation", "crop_pct", "crop_mode", "label_names")
 # fmt: on
 
 
 @dataclass(frozen=True)
 class Report:
     """Where converted weights come from, and what became of each tensor. `tied` are names that show another tensor once
-    more; `buffers` are computed here; `left_out` belongs to another task; `missing` is in none of the files."""
+    more; `buffers` are computed here; `left_out` belongs to another task; `missing` is in none of the files. `config` is
+    what the library's config.json says."""
 
     name: str
     library: str
@@ -118,7 +119,8 @@ def trained(name: str, *, dtype: str | None = None, headless: bool = False) -> T
         config = foreign_source.hf_config(files)
         ours = config.get("model_type") == "manyheads"
         arch = record.arch_from_dict(config.get("arch")) if ours else read_hf.from_config(config)
-        foreign = foreign_source.hf_module(files, arch, files.dtype)
+        foreign = foreign_source.hf_module(files, config, arch, files.dtype)
+        config = {"architectures": [type(foreign.module).__name__]} | config
     kind = type(foreign.module).__name__
     shapes = _shapes(files)
     result = _mapped(name, arch, foreign, shapes, wanted)
@@ -129,7 +131,8 @@ def trained(name: str, *, dtype: str | None = None, headless: bool = False) -> T
         library=LIBRARIES[library],
         kind=kind,
         family=arch.family,
-        parameters=params(arch).total - sum(torch.Size(result.layout[each][1]).numel() for each in result.missing),
+        parameters=params(result.arch).total
+        - sum(torch.Size(result.layout[each][1]).numel() for each in result.missing),
         tensors=len(result.entries) - len(result.missing),
         dtype=_word(wanted or files.dtype),
         stored=_stored(files, wanted),
@@ -140,7 +143,7 @@ def trained(name: str, *, dtype: str | None = None, headless: bool = False) -> T
         left_out=tuple(result.poolers),
         left_out_parameters=sum(_size(each, shapes, result) for each in result.poolers),
         missing=tuple(result.missing),
-        config={key: config[key] for key in KEPT + KEPT_OF_TIMM if config.get(key) is not None},
+        config=config,
     )
     return Trained(result, report, files)
 
@@ -198,6 +201,9 @@ def _mapped(name: str, arch: Arch, foreign: ForeignModule, shapes: Shapes, wante
             "config.json, has no place for; nothing was converted"
         )
     result = mapped(arch, foreign.module, foreign.library, foreign.missing, wanted)
+    if isinstance(arch.head, Features) and result.missing and all(each.startswith(POOLED) for each in result.missing):
+        arch = replace(arch, head=replace(arch.head, pooler=None))  # no configuration says that there is none
+        result = mapped(arch, foreign.module, foreign.library, foreign.missing, wanted)
     read = {their for entry in result.entries.values() for their in entry.theirs} | result.tied.keys()
     buffers |= {each for each, shape in shapes.items() if each not in read and computed(each, len(shape))}
     result.buffers = sorted(buffers.union(result.buffers))
@@ -292,9 +298,9 @@ def with_folder(name: str, device: torch.device | str = "cpu") -> tuple[nn.Modul
     return module(source, device), source.files.folder, source.files.gguf
 
 
-def module(source: Trained, device: torch.device | str = "cpu") -> nn.Module:
-    """The module of trained weights, in float32."""
-    model = build(source.arch, device="meta")
+def module(source: Trained, device: torch.device | str = "cpu", dtype: torch.dtype = torch.float32) -> nn.Module:
+    """The module of trained weights."""
+    model = build(source.arch, device="meta").to(dtype)
     allocate(model, device)
     state = model.state_dict()
     with torch.no_grad():
@@ -330,6 +336,7 @@ def _write_sides(source: Trained, place: Path) -> None:
         stated = record.read_json(settings) if settings.is_file() else {}
         if not stated.get("tokenizer_class"):  # the class followed from config.json, which stays behind
             read_tokenizer(files.folder, files.gguf).save_pretrained(place)
-    ends = {key: value for key, value in source.report.config.items() if key.endswith("_token_id")}
+    config = source.report.config
+    ends = {key: config[key] for key in KEPT if key.endswith("_token_id") and config.get(key) is not None}
     if ends and not (place / GENERATION).exists():
         json_files.replace(place / GENERATION, json_files.dump(ends))

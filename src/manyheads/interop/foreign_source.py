@@ -6,7 +6,7 @@ from __future__ import annotations
 import hashlib
 import warnings
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, redirect_stderr
 from dataclasses import dataclass
 from io import StringIO
@@ -20,7 +20,7 @@ from torch import nn
 from manyheads.data.text.documents import digest
 from manyheads.spec.arch import Arch
 from manyheads.spec.errors import UserError, first_line, optional
-from manyheads.spec.parts import Lm, Masked, Token
+from manyheads.spec.parts import Features, Lm, Masked, Token
 from manyheads.spec.serialise import read_json
 
 from .no_pickle import weights_only
@@ -176,12 +176,15 @@ def hf_config(files: WeightFiles) -> dict[str, Any]:
     return config
 
 
-def hf_module(files: WeightFiles, arch: Arch, dtype: torch.dtype) -> ForeignModule:
-    """The model as transformers builds it for the kind of head that the record has."""
+def hf_module(files: WeightFiles, config: Mapping[str, Any], arch: Arch, dtype: torch.dtype) -> ForeignModule:
+    """The model as transformers builds it: of the class that its configuration names, or else of that for the kind of
+    head that the record has."""
     transformers = optional("transformers", "manyheads[hf]")
-    if (files.folder / "arch.json").is_file() or _model_type(files) == "manyheads":
+    if config.get("model_type") == "manyheads":
         from . import hf  # noqa: F401 (registers manyheads with the Auto classes)
-    auto = getattr(transformers, auto_class(arch))
+    named = getattr(transformers, str(next(iter(config.get("architectures") or ()), "")), None)
+    stated = isinstance(named, type) and issubclass(named, transformers.PreTrainedModel)
+    auto: Any = named if stated else getattr(transformers, auto_class(arch))
     settings: dict[str, Any] = {"gguf_file": files.gguf} if files.gguf else {"use_safetensors": True}
     settings |= {"dtype": dtype, "ignore_mismatched_sizes": True, "output_loading_info": True}
     module, info = quietly(lambda: auto.from_pretrained(files.folder, **settings), repr(files.name))
@@ -202,16 +205,12 @@ def auto_class(arch: Arch) -> str:
             return "AutoModelForCausalLM"
         case Masked():
             return "AutoModelForMaskedLM"
-        case _ if not getattr(arch.head, "classes", 0):
+        case Features():
             return "AutoModel"
         case _ if isinstance(arch.embed, Token):
             return "AutoModelForSequenceClassification"
         case _:
             return "AutoModelForImageClassification"
-
-
-def _model_type(files: WeightFiles) -> str:
-    return "" if files.gguf else str(hf_config(files).get("model_type"))
 
 
 def quietly(call: Callable[[], Any], what: str) -> Any:

@@ -16,6 +16,8 @@ from .foreign_source import WEIGHTS, ForeignModule, WeightFiles, described, pick
 from .no_pickle import weights_only
 
 SAFE = {"pytorch_model.bin": WEIGHTS, "open_clip_pytorch_model.bin": "open_clip_model.safetensors"}
+PICTURES = ("mean", "std", "interpolation", "crop_pct", "crop_mode", "label_names")
+IN_A_FOLDER = ("architecture", "model_args")
 CLASSES = 1000  # of the classifier that the record of a backbone without one has
 
 
@@ -68,12 +70,11 @@ def timm_config(files: WeightFiles) -> dict[str, Any]:
     if Path(files.name).is_dir():
         config = read_json(files.folder / "config.json")
         config = config if isinstance(config, dict) else {}
-        return dict(config.get("pretrained_cfg") or {}) | {
-            key: config.get(key) for key in ("architecture", "model_args")
-        }
-    timm = optional("timm", "manyheads[vision]")
-    images = timm.get_pretrained_cfg(files.name).to_dict()
-    return images | {"architecture": files.name.split(".")[0]}
+        images, own = dict(config.get("pretrained_cfg") or {}), {key: config.get(key) for key in IN_A_FOLDER}
+    else:
+        timm = optional("timm", "manyheads[vision]")
+        images, own = timm.get_pretrained_cfg(files.name).to_dict(), {"architecture": files.name.split(".")[0]}
+    return {key: images[key] for key in PICTURES if images.get(key) is not None} | own
 
 
 def timm_module(files: WeightFiles, dtype: torch.dtype) -> ForeignModule:

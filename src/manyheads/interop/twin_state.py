@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from manyheads.models.build import build
 from manyheads.models.stream import Layout
-from manyheads.models.twins import TWINS
+from manyheads.models.twins import TWINS, hf_types
 from manyheads.models.twins.tensors import TwinTensor
 from manyheads.spec.arch import Arch
 from manyheads.spec.errors import UserError
@@ -68,7 +68,7 @@ def mapped(
     state = {name: tensor.detach() for name, tensor in module.state_dict().items()}
     own: dict[str, Tensor] = dict(build(arch, device="meta").state_dict())
     same = _ours(module, own, state)
-    entries = {entry.ours: entry for entry in same or fitting(arch, library, state, set(own))}
+    entries = {entry.ours: entry for entry in same or fitting(arch, library, state, set(own), _kind(module))}
     names = {their for entry in entries.values() for their in entry.theirs}
     parameters = {name for name, _ in module.named_parameters(remove_duplicate=False)}
     tied, buffers, poolers = _extra(arch, state, names, parameters, library)
@@ -77,6 +77,11 @@ def mapped(
     kinds = {name: _dtype(entries[name], state, dtype) for name in own}
     layout = {name: (kinds[name], tuple(own[name].shape)) for name in own}
     return Mapped(arch, entries, state, layout, tied, buffers, poolers, lacking)
+
+
+def _kind(module: nn.Module) -> str:
+    """The model type of a model of transformers."""
+    return str(getattr(getattr(module, "config", None), "model_type", ""))
 
 
 def _dtype(entry: TwinTensor, state: dict[str, Tensor], wanted: torch.dtype | None) -> torch.dtype:
@@ -98,8 +103,10 @@ def computed(name: str, dimensions: int) -> bool:
     return bool(BUFFER.search(name)) or (dimensions == 4 and bool(CAUSAL.search(name)))
 
 
-def maps(arch: Arch, library: str) -> list[Map]:
-    """The maps of the family to models of `library`."""
+def maps(arch: Arch, library: str, kind: str = "") -> list[Map]:
+    """The map of the model type `kind` of transformers; else those of the family to models of `library`."""
+    if library == "hf" and kind in hf_types.MAPS:
+        return [hf_types.MAPS[kind].entries]
     found = []
     for place in TWINS[arch.family]:
         file, _, function = place.partition(".")
@@ -108,11 +115,11 @@ def maps(arch: Arch, library: str) -> list[Map]:
     return found
 
 
-def fitting(arch: Arch, library: str, state: dict[str, Tensor], own: set[str]) -> list[TwinTensor]:
+def fitting(arch: Arch, library: str, state: dict[str, Tensor], own: set[str], kind: str = "") -> list[TwinTensor]:
     """The map whose names are those of the module, and of our model."""
     best: list[TwinTensor] | None = None
     least = 0
-    for function in maps(arch, library):
+    for function in maps(arch, library, kind):
         try:
             entries = function(arch)
         except AssertionError:  # a map of another kind of head
