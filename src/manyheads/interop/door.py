@@ -120,7 +120,7 @@ def trained(name: str, *, dtype: str | None = None, headless: bool = False) -> T
         ours = config.get("model_type") == "manyheads"
         arch = record.arch_from_dict(config.get("arch")) if ours else read_hf.from_config(config)
         foreign = foreign_source.hf_module(files, config, arch, files.dtype)
-        config = {"architectures": [type(foreign.module).__name__]} | config
+        config |= {"architectures": config.get("architectures") or [type(foreign.module).__name__]}
     kind = type(foreign.module).__name__
     shapes = _shapes(files)
     result = _mapped(name, arch, foreign, shapes, wanted)
