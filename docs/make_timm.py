@@ -41,7 +41,7 @@ def lines_of(folder: str) -> list[dict[str, Any]]:
 def table_of_names(rows: list[dict[str, Any]]) -> list[str]:
     """One row for each file of timm."""
     exact = [row for row in rows if not row["refusal"]]
-    weights, usable = sum(row["tags"] for row in rows), sum(row["tags"] for row in exact)
+    weights, usable = sum(row["tags"] for row in rows), sum(row.get("tags_read", row["tags"]) for row in exact)
     lines = [
         "## timm's names",
         "",
@@ -51,8 +51,9 @@ def table_of_names(rows: list[dict[str, Any]]) -> list[str]:
         "",
         "Exactly means: the record has as many parameters as timm's model, each of timm's tensors has its place in ours",
         "and the other way round, and a small model of the same form with all tensors random gives the same outputs in",
-        "float64. In the parallel form (`vit_small_patch16_18x2_224`) a layer of ours has fewer tensors than timm's: the",
-        "norms and layer scales of its branches are moved into the matrices beside them.",
+        "float64. Two kinds of models have fewer parameters here than in timm. In the parallel form",
+        "(`vit_small_patch16_18x2_224`), the norms and layer scales of a layer's branches are moved into the matrices",
+        "beside them. Registers with positions (`vit_so150m_patch16_reg4_gap_256`) are one vector each, the sum.",
         "",
         "| timm's file | names | exact | refused |",
         "|---|---|---|---|",
@@ -141,8 +142,8 @@ INTRODUCTION = [
 DIFFERENCES = [
     "## What differs from timm's own models",
     "",
-    "- DaViT and VOLO return tokens (batch x tokens x width) from `forward_features`, as the other families do; timm's",
-    "  return images of features. `forward_intermediates` gives either form for all families.",
+    "- DaViT returns tokens (batch x tokens x width) from `forward_features`, as the other families do; timm's DaViT",
+    "  returns images of features. `forward_intermediates` gives either form for all families.",
     '- The pooling is the record\'s. `global_pool` is accepted where it says the same, or as `""` for a model without',
     "  classes.",
     "- A distilled DeiT in training returns the mean of its two classifiers, or, after `set_distilled_training()`, both in",

@@ -8,19 +8,35 @@ from hypothesis import strategies as st
 
 from manyheads.arch import families as f
 from manyheads.spec.arch import Arch
-from manyheads.spec.parts import Norm, Rope, RopeLlama3
+from manyheads.spec.parts import (
+    Attention,
+    AttentionPooler,
+    ClassAttention,
+    Classify,
+    Features,
+    Lm,
+    Mlp,
+    Norm,
+    Pooler,
+    Residual,
+    Rope,
+    RopeLlama3,
+    Softmax,
+    Token,
+)
 
 numbers = st.integers
 heads, head_dims = st.integers(1, 31), st.sampled_from((1, 3, 8, 16, 21, 32, 40, 64, 85))
 depths, widths = st.integers(1, 9), st.sampled_from((8, 24, 40, 64, 96, 129, 512))
 mlps = st.integers(1, 300)
+NORMS = ("layer", "rms", "rms_plus_one", "layer_plus_one", "layer_no_bias", "layer_plain")
 
 
 @st.composite
 def vit(draw) -> Arch:
     """ViT and DeiT, 0 to 2 class tokens."""
     tokens = draw(numbers(0, 2))
-    return f.vit(
+    arch = f.vit(
         draw(widths),
         draw(depths),
         draw(heads),
@@ -35,6 +51,21 @@ def vit(draw) -> Arch:
         scaled=draw(st.sampled_from((None, 0.1))),
         family="deit" if tokens == 2 else "vit",
     )
+    width = arch.stages[0].width
+    embed = replace(
+        arch.embed,
+        bias=draw(st.booleans()),
+        registers=draw(numbers(0, 3)),
+        mask_token=draw(st.booleans()),
+        norm=draw(st.sampled_from((None, f.LAYER5))),
+    )
+    poolers = [None, AttentionPooler(ClassAttention(draw(heads), draw(head_dims)), Mlp(draw(mlps)))]
+    poolers += [Pooler("class", f.LAYER5, draw(numbers(1, 30)), draw(st.booleans()), "tanh")] * (tokens > 0)
+    heads_of = [arch.head, Features(draw(st.sampled_from((None, f.LAYER5))), draw(st.sampled_from(poolers)))]
+    heads_of.append(Classify(draw(numbers(1, 30)), "patches", hidden=draw(numbers(0, 9))))
+    heads_of += [Classify(draw(numbers(1, 30)), "class_and_patches", hidden=draw(numbers(0, 9)))] * (tokens > 0)
+    stage = replace(arch.stages[0], tokens=arch.stages[0].tokens + embed.registers, width=width)
+    return replace(arch, embed=embed, stages=(stage,), head=draw(st.sampled_from(heads_of)))
 
 
 @st.composite
@@ -130,9 +161,9 @@ def crammed_bert(draw) -> Arch:
 
 @st.composite
 def bert(draw) -> Arch:
-    """BERT."""
-    tokens = draw(numbers(1, 40))
-    return f.bert(
+    """BERT, with rows before the first position and without, and with every head."""
+    tokens, first = draw(numbers(1, 40)), draw(numbers(0, 3))
+    arch = f.bert(
         draw(widths),
         draw(depths),
         draw(heads),
@@ -140,9 +171,13 @@ def bert(draw) -> Arch:
         draw(mlps),
         vocab=draw(numbers(4, 99)),
         tokens=tokens,
-        positions=tokens + draw(numbers(0, 5)),
+        positions=tokens + first + draw(numbers(0, 5)),
         types=draw(numbers(0, 3)),
     )
+    pooler = Pooler(draw(st.sampled_from(("class", "last", "end"))), None, draw(numbers(1, 30)), draw(st.booleans()))
+    masked = replace(arch.head, act=draw(st.sampled_from(("gelu", "relu", "quick_gelu"))))
+    head = draw(st.sampled_from((masked, Features(), Features(f.LAYER5, pooler))))
+    return replace(arch, embed=replace(arch.embed, first=first), head=head)
 
 
 @st.composite
@@ -182,6 +217,62 @@ def llama(draw) -> Arch:
         qk_norm=draw(st.booleans()),
         qkv_bias=draw(st.booleans()),
         out_bias=draw(st.booleans()),
+    )
+
+
+ropes = st.sampled_from((None, Rope(), Rope(share=0.5), Rope(stretch=8.0), RopeLlama3()))
+
+
+@st.composite
+def gpt_neox(draw) -> Arch:
+    """Decoders with rotary positions: every kind of norm, place and sharing of it, windows, scales and caps, in a
+    pattern of layers that differ."""
+    kv, norm = draw(numbers(1, 4)), Norm(draw(st.sampled_from(NORMS)), 1e-6)
+    kinds = ("rms", "layer", "rms_plus_one", "layer_no_bias")
+    every, head_dim, count = [], 8 * draw(numbers(1, 8)), kv * draw(numbers(1, 4))
+    grouped, mlp_dim = draw(st.sampled_from((None, kv))), draw(mlps)
+    for _ in range(draw(numbers(1, 3))):
+        window = draw(st.sampled_from((None, 3, 99)))
+        mix = Softmax(True, draw(ropes), window, draw(st.sampled_from((None, 0.3))), draw(st.sampled_from((None, 5.0))))
+        attention = Attention(
+            count,
+            head_dim,
+            grouped,
+            draw(st.booleans()),
+            draw(st.booleans()),
+            draw(st.sampled_from((None, Norm(draw(st.sampled_from(kinds)), 1e-6)))),
+            mix=mix,
+            qk_norm_over=draw(st.sampled_from(("head", "inner"))),
+        )
+        mlp = Mlp(mlp_dim, draw(st.sampled_from(("gelu", "relu_squared"))), draw(st.booleans()), draw(st.booleans()))
+        after, reads = draw(st.sampled_from((None, norm))), draw(st.sampled_from(("stream", "layer", "normed")))
+        times = draw(st.sampled_from((1.0, 0.5)))
+        second = Residual(mlp, None if reads == "normed" else norm, after=after, times=times, reads=reads)
+        every.append((Residual(attention, norm, after=after, times=times), second))
+    width, tokens = draw(widths), draw(numbers(1, 40))
+    stages = f.staged(width, tokens, every * draw(numbers(1, 3)))
+    head = Lm(
+        draw(st.booleans()),
+        draw(st.booleans()),
+        norm,
+        draw(st.sampled_from((1.0, 2.0))),
+        draw(st.sampled_from((None, 9.0))),
+    )
+    return Arch("gpt_neox", Token(draw(numbers(4, 99)), scale=draw(st.sampled_from((1.0, 3.0)))), stages, head)
+
+
+@st.composite
+def opt(draw) -> Arch:
+    """OPT."""
+    return f.opt(
+        draw(widths),
+        draw(depths),
+        draw(heads),
+        draw(head_dims),
+        draw(mlps),
+        vocab=draw(numbers(4, 99)),
+        tokens=draw(numbers(1, 40)),
+        tied=draw(st.booleans()),
     )
 
 
@@ -241,5 +332,20 @@ def stack(draw) -> Arch:
 
 FAMILIES = {
     made.__name__: made
-    for made in (vit, xcit, tnt, volo, davit, crammed_bert, bert, gpt2, llama, nystromformer, nearest_neighbor, stack)
+    for made in (
+        vit,
+        xcit,
+        tnt,
+        volo,
+        davit,
+        crammed_bert,
+        bert,
+        gpt2,
+        llama,
+        gpt_neox,
+        opt,
+        nystromformer,
+        nearest_neighbor,
+        stack,
+    )
 }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -161,6 +162,14 @@ def test_features_that_are_not_there_are_refused() -> None:
         model.forward_intermediates(inputs(ORIGINALS["vit"])[0], output_fmt="NHWC")
     with pytest.raises(UserError, match="write 32 or 40"):
         model.set_input_size(36)
+
+
+def test_a_head_of_class_token_and_patches_is_exchanged_at_its_width() -> None:
+    arch = replace(ORIGINALS["vit"], head=replace(ORIGINALS["vit"].head, pool="class_and_patches"))
+    model = timm.create_model("manyheads", arch=arch, num_classes=0)
+    assert model(inputs(arch)[0]).shape == (2, model.head_hidden_size) == (2, 64)
+    model.reset_classifier(4)
+    assert model(inputs(arch)[0]).shape == (2, 4)
 
 
 def test_no_weights_are_promised() -> None:

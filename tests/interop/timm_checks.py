@@ -30,6 +30,7 @@ FAMILIES["vit_registers"] = replace(  # with all that stands in front of the pat
     _VIT,
     embed=replace(_VIT.embed, class_positions=False, registers=2, bias=False, norm=Norm()),
     stages=(replace(_VIT.stages[0], tokens=_VIT.stages[0].tokens + 2),),
+    head=replace(_VIT.head, pool="patches", norm_last=True),
 )
 OTHER_SIZE = {name: arch.embed.image * 2 for name, arch in FAMILIES.items()}
 Check = Callable[[str], None]

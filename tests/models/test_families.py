@@ -94,8 +94,10 @@ def test_no_family_is_added_halfway(family: str) -> None:
 
 # functions that several maps share
 HELPERS = {
-    "timm_maps.tensors_of",
     "timm_vit.rows",
+    "timm_maps.tensors_of",
+    "hf_decoders.decoder",
+    "hf_decoders.norm",
     "hf_maps.encoder",
     "hf_vision_maps.tower",
     "hf_vision_maps.vit_head",
@@ -107,9 +109,9 @@ def test_nothing_is_registered_for_a_family_that_is_not_there() -> None:
     assert set(building.MODELS) == set(twins.TWINS) == set(records.FAMILIES)
     maps = {
         f"{file}.{name}"
-        for file in ("timm_vit", "timm_maps", "hf_maps", "hf_text_maps", "hf_vision_maps")
+        for file in ("timm_vit", "timm_maps", "hf_maps", "hf_decoders", "hf_text_maps", "hf_vision_maps")
         for name, map_ in vars(twin_maps(file)).items()
-        if isinstance(map_, FunctionType) and map_.__module__.endswith(file) and not name.startswith(("_", "tied_"))
+        if isinstance(map_, FunctionType) and map_.__module__.endswith(file) and not name.startswith(("_", "tied"))
     } - HELPERS
     assert {name for names in twins.TWINS.values() for name in names} == maps
 

@@ -12,8 +12,10 @@ from torch import Tensor, nn
 
 from manyheads.arch.count import params
 from manyheads.interop.read_hf import from_config
+from manyheads.models.build import build
 from manyheads.models.twins import hf_text_maps, hf_vision_maps
 from manyheads.models.twins.hf_types import MAPS
+from manyheads.models.twins.tensors import back, into
 from manyheads.spec.arch import Arch
 from manyheads.spec.parts import Features
 
@@ -21,6 +23,7 @@ from .harness import agree
 from .hf import untied
 
 transformers = pytest.importorskip("transformers", reason="transformers is in the dev extra")
+stock_model = pytest.importorskip("manyheads.interop.hf", reason="transformers is in the dev extra").stock_model
 
 # fmt: off
 SIZES = {"hidden_size": 24, "num_hidden_layers": 2, "num_attention_heads": 3, "intermediate_size": 40}
@@ -158,7 +161,7 @@ def test_an_image_model_equals_transformers(name: str) -> None:
     images = torch.randn(3, 3, 16, 16, dtype=torch.float64, generator=dice)
     hide = arch.embed.mask_token and isinstance(arch.head, Features)
     hidden = torch.rand(3, 16, generator=dice) < 0.4
-    run = (lambda m: m(images, hidden)) if hide else (lambda m: m(images))
+    run = (lambda m: m.head(m.features(images, hidden))) if hide else (lambda m: m(images))
     kwargs = {"bool_masked_pos": hidden} if hide else {}
     agree(
         name,
@@ -170,6 +173,55 @@ def test_an_image_model_equals_transformers(name: str) -> None:
         lambda model: theirs_of(model(images, **kwargs), arch),
         unread=() if hide else ("embed.mask_token",),
     )
+
+
+# fmt: off
+WIDE = {"hidden_size": 126, "intermediate_size": 192, "vocab_size": 400, "image_size": 64, "patch_size": 8,
+        "max_position_embeddings": 90, "eos_token_id": 399}
+# fmt: on
+STARTS = (
+    "roberta_model",
+    "clip_text_projected",
+    "clip_image_projected",
+    "siglip_text",
+    "siglip_image",
+    "dinov2_registers",
+)
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("name", STARTS)
+def test_a_dialect_starts_as_transformers_starts_it(name: str) -> None:
+    """Mean and spread of every large tensor; small ones are as small."""
+    kind, twin_name, settings = (TEXTS | IMAGES)[name]
+    wide = {key: value for key, value in (settings | WIDE).items() if key in settings}
+    arch, twin, kind = read(kind, twin_name, wide)
+    mine, theirs = back(MAPS[kind].entries(arch), build(arch, seed=0).state_dict()), twin.state_dict()
+    for at, tensor in mine.items():
+        rough = 0.1 if tensor.numel() > 5000 else 0.35  # of what is drawn, a small tensor varies more
+        assert tensor.std(correction=0).item() == pytest.approx(
+            theirs[at].std(correction=0).item(), rel=rough, abs=1e-4
+        ), at
+        assert tensor.mean().item() == pytest.approx(
+            theirs[at].mean().item(), abs=0.35 * theirs[at].std().item() + 1e-4
+        ), at
+
+
+# what a record does not keep: the name of a type that shares its code with another, XLM-RoBERTa's with RoBERTa's
+SHARED = {"xlm_roberta", "xlm_roberta_model", "camembert", "camembert_classify", "siglip2_text"}
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("name", [name for name in TEXTS | IMAGES if name not in SHARED])
+def test_a_model_goes_back_into_the_class_it_came_from(name: str) -> None:
+    """Its configuration, read again, is the same record, and its weights are the same."""
+    arch, twin, kind = read(*(TEXTS | IMAGES)[name])
+    ours = build(arch)
+    tied = MAPS[kind].tied(arch)
+    ours.load_state_dict(into(MAPS[kind].entries(arch), {k: v for k, v in twin.state_dict().items() if k not in tied}))
+    again = stock_model(ours)
+    assert type(again) is type(twin)
+    torch.testing.assert_close(again.state_dict(), twin.state_dict(), rtol=0, atol=0)
 
 
 def test_every_map_of_an_encoder_is_compared() -> None:

@@ -11,6 +11,7 @@ from manyheads.interop.read_timm import read
 from manyheads.models.build import build
 from manyheads.models.twins import timm_vit
 from manyheads.models.twins.tensors import back, into
+from manyheads.spec.arch import Arch
 from manyheads.spec.parts import Attention, Mlp
 
 from .harness import TOLERANCE, agree, randomise
@@ -98,6 +99,20 @@ def test_branches_side_by_side_are_one_layer_with_all_heads(scaled: float | None
     assert isinstance(attention, Attention)
     assert isinstance(mlp, Mlp)
     assert (attention.heads, attention.head_dim, mlp.mlp_dim, arch.stages[0].depth) == (6, 16, 2 * 4 * 48, 2)
+    carried_both_ways(arch, theirs)
+
+
+@pytest.mark.parametrize("settings", [{}, {"class_token": True, "global_pool": "token"}])
+def test_registers_take_up_their_positions(settings: dict) -> None:
+    """timm's registers may have positions, behind that of the class token; ours are their sum, which computes the same."""
+    theirs = timm.create_model("test_vit2", img_size=32, num_classes=10, depth=2, reg_tokens=3, **settings)
+    arch = read(theirs, "test_vit2")
+    assert arch.embed.registers == 3  # type: ignore[union-attr]
+    carried_both_ways(arch, theirs)
+
+
+def carried_both_ways(arch: Arch, theirs: nn.Module) -> None:
+    """All tensors random, loaded here and then there: outputs and the gradient of the images are the same."""
     ours, entries = build(arch).double().eval(), timm_vit.vit(arch, theirs.state_dict())
     randomise(theirs).eval()
     assert not ours.load_state_dict(into(entries, theirs.state_dict())).missing_keys

@@ -46,6 +46,14 @@ from manyheads.spec.parts import (
     Window,
 )
 
+from .decoders import gemma as gemma
+from .decoders import gemma2 as gemma2
+from .decoders import gemma3 as gemma3
+from .decoders import gpt_neox as gpt_neox
+from .decoders import opt as opt
+from .decoders import staged as staged
+from .decoders import windowed as windowed
+
 LAYER5, LAYER6, LAYER12 = Norm(eps=1e-5), Norm(eps=1e-6), Norm(eps=1e-12)
 BATCH = Norm("batch", 1e-5)
 

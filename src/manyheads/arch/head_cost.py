@@ -75,9 +75,11 @@ def lm_flops(head: Lm, embed: Embed, last: Stage) -> Num:
 
 
 def lm_saved(head: Lm, embed: Embed, last: Stage) -> Saved:
-    """The norm's and the product's input, logits and log-probabilities, which are most of it."""
+    """The norm's and the product's input, logits and log-probabilities, which are most of it; with a cap, what its tanh
+    gives."""
     numbers = last.tokens * last.width + last.tokens * _vocab(embed)
-    return Saved(stream=numbers, compute=numbers)
+    capped = 0 if head.cap is None else last.tokens * _vocab(embed)
+    return Saved(stream=numbers, compute=numbers + capped)
 
 
 def masked_params(head: Masked, embed: Embed, last: Stage) -> Params:

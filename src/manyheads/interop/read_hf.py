@@ -12,16 +12,16 @@ from manyheads.spec.arch import Arch
 from manyheads.spec.errors import UserError
 from manyheads.spec.field_checks import shown
 
-from . import read_hf_encoders, read_hf_language, read_hf_vision
+from . import read_hf_decoders, read_hf_encoders, read_hf_language, read_hf_vision
 from .hf_fields import Config
 from .hf_refused import reason
 from .read_hf_encoders import beside_the_head
 
-READERS = read_hf_language.READERS | read_hf_encoders.READERS | read_hf_vision.READERS
+READERS = read_hf_language.READERS | read_hf_decoders.READERS | read_hf_encoders.READERS | read_hf_vision.READERS
 # keys for which a record has no field, and the only value that is supported
 # fmt: off
 UNSUPPORTED: dict[str, Any] = {
-    "mlp_bias": False, "partial_rotary_factor": 1.0, "is_decoder": False, "add_cross_attention": False,
+    "is_decoder": False, "add_cross_attention": False,
     "scale_attn_by_inverse_layer_idx": False, "position_embedding_type": "absolute",
 }
 # fmt: on

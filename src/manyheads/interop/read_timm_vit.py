@@ -70,7 +70,6 @@ def _embedding(model: Any) -> Patch:
     require(type(patches).__name__ == "PatchEmbed", f"a {type(patches).__name__} in place of plain patches")
     require(plain(patches.norm), "a norm of its patches before their positions")
     require(model.pos_embed is not None, "no learned positions")
-    require(not registers or model.no_embed_class, "registers with positions of their own")
     (rows, columns), (height, width) = patches.img_size, patches.proj.kernel_size
     require(rows == columns and height == width, "images or patches that are not square")
     return Patch(
@@ -78,8 +77,7 @@ def _embedding(model: Any) -> Patch:
         patch=height,
         channels=patches.proj.in_channels,
         class_tokens=model.num_prefix_tokens - registers,
-        # without a class token the two say the same
-        class_positions=not model.no_embed_class or model.num_prefix_tokens == registers,
+        class_positions=not model.no_embed_class or not model.num_prefix_tokens,
         bias=patches.proj.bias is not None,
         registers=registers,
         norm=norm_of(model.norm_pre),
@@ -154,9 +152,11 @@ def _parallel(block: Any) -> tuple[Residual, Residual]:
 
 
 def folded_away(model: Any) -> int:
-    """Parameters of parallel branches that their record does without: all norms of a sum of branches but one, all
-    biases of the sum but one, and layer scales."""
+    """Parameters that a record does without. Of parallel branches: all norms of a sum of branches but one, all biases of
+    the sum but one, and layer scales. Of registers: their positions, which are part of them."""
     spare = 0
+    if getattr(model, "num_reg_tokens", 0) and not getattr(model, "no_embed_class", True):
+        spare += model.num_reg_tokens * model.embed_dim
     for block in getattr(model, "blocks", ()):
         for branches, name in ((getattr(block, "attns", ()), "attn.proj"), (getattr(block, "ffns", ()), "mlp.fc2")):
             spare += sum(p.numel() for branch in branches[1:] for p in branch.norm.parameters())

@@ -4,8 +4,8 @@
     timm.create_model("manyheads", arch="lean.json")                           any record
     timm.create_model("local-dir:FOLDER")                                      what `manyheads plan --emit timm` wrote
 
-The models honour num_classes, img_size, in_chans and the drop rates, and have the methods that timm's tools call
-(forward_features, forward_head, get_classifier, group_matcher, ...).
+The models honour num_classes, img_size, in_chans, global_pool, features_only and the drop rates, and have the methods
+that timm's tools call (`timm_methods`, `timm_features`).
 """
 
 from __future__ import annotations

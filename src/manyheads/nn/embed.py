@@ -99,6 +99,18 @@ class PatchEmbed(Embedding):
         return torch.where(hidden[..., None], self.mask_token.to(patches.dtype), patches)
 
 
+class ScaledEmbedding(nn.Embedding):
+    """An embedding whose vectors are multiplied by a number, rounded to their precision."""
+
+    def __init__(self, rows: int, width: int, scale: float) -> None:
+        super().__init__(rows, width)
+        self.scale = scale
+
+    def forward(self, ids: Tensor) -> Tensor:
+        x = super().forward(ids)
+        return x * torch.full((), self.scale, dtype=x.dtype, device=x.device)
+
+
 class TokenEmbed(Embedding):
     """Vocabulary, positions (learned rows, or a sinusoid times one learned scalar), segment types, norm."""
 
@@ -107,6 +119,8 @@ class TokenEmbed(Embedding):
         self.spec = spec
         self.tokens = spec.places or tokens
         self.vocab = nn.Embedding(spec.vocab, width)
+        if spec.scale != 1.0:
+            self.vocab = ScaledEmbedding(spec.vocab, width, spec.scale)
         self.positions = nn.Embedding(spec.positions, width) if spec.positions else None
         self.sinusoid = Sinusoid(width, tokens) if spec.sinusoid else None
         self.types = nn.Embedding(spec.types, width) if spec.types else None

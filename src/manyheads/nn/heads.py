@@ -12,7 +12,7 @@ from manyheads.spec.recipe import Rates
 
 from . import Part
 from .inputs import check_chosen
-from .loss import vocabulary_loss
+from .loss import logits_loss, vocabulary_loss
 from .residual import ACTS, MlpBlock, make_norm
 from .sdpa import attend
 
@@ -85,7 +85,9 @@ def mean(x: Float[Tensor, "batch tokens width"], mask: Tensor | None) -> Float[T
 
 
 class LmHead(Part):
-    """Norm and logits over the vocabulary. A tied head uses the embedding's matrix, which each call hands in."""
+    """Norm and logits over the vocabulary. A tied head uses the embedding's matrix, which each call hands in.
+
+    Where the record caps logits, a loss needs the logits of all tokens at once."""
 
     group = "head"
 
@@ -103,7 +105,14 @@ class LmHead(Part):
     def forward(self, x: Float[Tensor, "... width"], table: Tensor, targets: Tensor | None = None) -> Tensor:
         """Logits over the vocabulary, or the loss of `targets`; `table` is the embedding's matrix, which an untied head
         does not use."""
-        return over_vocabulary(self.last(x), table if self.weight is None else self.weight, self.bias, targets)
+        table = table if self.weight is None else self.weight
+        x, bias, scale, cap = self.last(x), self.bias, self.spec.scale, self.spec.cap
+        if scale != 1.0:
+            x, bias = x * scale, None if bias is None else bias * scale
+        if cap is None:
+            return over_vocabulary(x, table, bias, targets)
+        logits = (over_vocabulary(x, table, bias, None) / cap).tanh() * cap
+        return logits if targets is None else logits_loss(logits, targets)
 
 
 class MaskedHead(Part):

@@ -70,7 +70,8 @@ class Pixel:
 class Token:
     """A vocabulary; `positions` rows of learned positions, or a scaled sinusoid (one learned scalar), or neither.
 
-    The first token has the position of row `first`: rows before it are never read."""
+    The first token has the position of row `first`: rows before it are never read. `scale` multiplies the vectors of the
+    vocabulary."""
 
     vocab: int
     positions: int = 0
@@ -78,6 +79,7 @@ class Token:
     types: int = 0
     norm: Norm | None = None
     first: int = field(default=0, metadata=LATER)
+    scale: float = field(default=1.0, metadata=LATER)
 
     @property
     def places(self) -> int:

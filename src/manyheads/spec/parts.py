@@ -1,5 +1,5 @@
-"""The parts a model is made of: mixers, residual branches and heads, as frozen records, and by their names here the
-norms of `norms` and the embeddings of `embeddings`.
+"""The parts a model is made of: attention, residual branches and heads, as frozen records, and by their names here the
+norms of `norms`, the ways to mix tokens of `mixing` and the embeddings of `embeddings`.
 
 Every part holds only its own numbers. `heads` and `head_dim` are always stated apart: `inner`, the width of the
 concatenated heads, is their product and nothing derives one from the other. Parts do not validate themselves, so that
@@ -18,74 +18,18 @@ from .embeddings import Patch as Patch
 from .embeddings import Pixel as Pixel
 from .embeddings import Points as Points
 from .embeddings import Token as Token
+from .mixing import Channel as Channel
+from .mixing import CrossCovariance as CrossCovariance
+from .mixing import Mix as Mix
+from .mixing import Nystrom as Nystrom
+from .mixing import Outlook as Outlook
+from .mixing import Rope as Rope
+from .mixing import RopeLlama3 as RopeLlama3
+from .mixing import Softmax as Softmax
+from .mixing import Window as Window
 from .norms import Act as Act
 from .norms import Norm as Norm
 from .recipe import LATER
-
-
-# --------------------------------------------------------------------------------------------------- rotary positions
-@dataclass(frozen=True)
-class Rope:
-    """Rotary positions with base `theta`."""
-
-    theta: float = 10_000.0
-
-
-@dataclass(frozen=True)
-class RopeLlama3:
-    """Rotary positions stretched by frequency band, as in Llama 3.1 and later; `trained` is the length before that."""
-
-    theta: float = 500_000.0
-    factor: float = 32.0
-    low: float = 1.0
-    high: float = 4.0
-    trained: int = 8192
-
-
-# ------------------------------------------------------------------------------------------- how attention mixes tokens
-@dataclass(frozen=True)
-class Softmax:
-    """softmax(q k^T / sqrt(head_dim)) v over all tokens."""
-
-    causal: bool = False
-    rope: Rope | RopeLlama3 | None = None
-
-
-@dataclass(frozen=True)
-class CrossCovariance:
-    """XCiT: softmax over channels of normalised q^T k, one learned temperature per head."""
-
-
-@dataclass(frozen=True)
-class Outlook:
-    """VOLO: kernel x kernel weights predicted from each (strided) location, applied to its neighbourhood."""
-
-    kernel: int = 3
-    stride: int = 2
-
-
-@dataclass(frozen=True)
-class Window:
-    """DaViT: softmax attention inside windows of size x size tokens, the grid padded up to whole windows."""
-
-    size: int = 7
-
-
-@dataclass(frozen=True)
-class Channel:
-    """DaViT: softmax over channels of k^T v, applied to the queries."""
-
-
-@dataclass(frozen=True)
-class Nystrom:
-    """Nyström approximation of softmax attention; `conv` taps of depthwise convolution on the values, 0 for none."""
-
-    landmarks: int = 64
-    iterations: int = 6
-    conv: int = 0
-
-
-Mix = Softmax | CrossCovariance | Outlook | Window | Channel | Nystrom
 
 
 # -------------------------------------------------------------------------------------- what a residual branch computes
@@ -94,7 +38,8 @@ class Attention:
     """width -> heads x head_dim -> width. `kv_heads` heads of keys and values are shared between groups of heads;
     None: every head has its own.
 
-    `head_dim` has no silent default: 0 means "not stated", and an `Arch` that holds it is refused.
+    `head_dim` has no silent default: 0 means "not stated", and an `Arch` that holds it is refused. `qk_norm` is a norm of
+    queries and of keys: of each head, all heads with the same weights, or (`qk_norm_over` "inner") of all heads at once.
     `out_scale` multiplies the output (1/multiplier in the rank experiments, where several attentions are averaged).
     """
 
@@ -105,7 +50,8 @@ class Attention:
     out_bias: bool = True
     qk_norm: Norm | None = None
     out_scale: float = 1.0
-    mix: Mix = Softmax()
+    mix: Mix = Softmax()  # noqa: RUF009 (it is frozen)
+    qk_norm_over: Literal["head", "inner"] = field(default="head", metadata=LATER)
 
     @property
     def inner(self) -> int:
@@ -166,7 +112,12 @@ class Residual:
     """x + scaled * op(norm(x)) with the norm at `place` `pre`, or norm(x + op(x)) at `post`.
 
     `scaled` is the initial value of a learned layer scale, or None for no layer scale. `rows` says which tokens the
-    branch updates: all of them, or only the class token.
+    branch updates: all of them, or only the class token. `after` is a norm of what the branch adds, and `times` a number
+    that multiplies it.
+
+    `reads` says where a branch takes x from: the residual `stream` that the branch before has updated; the stream as it
+    entered the `layer`, so that both branches work side by side; or that stream as the branch before has `normed` it, so
+    that both share one norm.
     """
 
     op: Op
@@ -174,6 +125,9 @@ class Residual:
     place: Literal["pre", "post"] = "pre"
     scaled: float | None = None
     rows: Literal["all", "class"] = "all"
+    after: Norm | None = field(default=None, metadata=LATER)
+    times: float = field(default=1.0, metadata=LATER)
+    reads: Literal["stream", "layer", "normed"] = field(default="stream", metadata=LATER)
 
 
 Layer = tuple[Residual, ...]
@@ -252,11 +206,14 @@ class Classify:
 
 @dataclass(frozen=True)
 class Lm:
-    """Next-token prediction; a tied head has no matrix of its own."""
+    """Next-token prediction; a tied head has no matrix of its own. Logits are multiplied by `scale`; with `cap`, a logit
+    z then becomes cap tanh(z / cap)."""
 
     tied: bool = True
     bias: bool = False
     norm: Norm | None = Norm(eps=1e-5)
+    scale: float = field(default=1.0, metadata=LATER)
+    cap: float | None = field(default=None, metadata=LATER)
 
 
 @dataclass(frozen=True)

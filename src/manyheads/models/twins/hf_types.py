@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 
 from manyheads.spec.arch import Arch
 
-from . import hf_maps, hf_text_maps, hf_vision_maps
+from . import hf_decoders, hf_maps, hf_text_maps, hf_vision_maps
 from .tensors import TwinTensor
 
 
@@ -24,7 +25,6 @@ class TwinMap:
     tied: Callable[[Arch], Mapping[str, str]] = _untied
 
 
-_LLAMA = TwinMap(hf_maps.llama, hf_maps.tied_llama)
 _ROBERTA = TwinMap(hf_text_maps.roberta, hf_text_maps.tied_roberta)
 _DINOV2 = TwinMap(hf_vision_maps.dinov2)
 _SIGLIP_TEXT = TwinMap(hf_text_maps.siglip_text)
@@ -39,15 +39,14 @@ MAPS: dict[str, TwinMap] = {
     "distilbert": TwinMap(hf_text_maps.distilbert, hf_text_maps.tied_distilbert),
     "electra": TwinMap(hf_text_maps.electra, hf_text_maps.tied_electra),
     "gpt2": TwinMap(hf_maps.gpt2, hf_maps.tied_gpt2),
-    "llama": _LLAMA,
-    "mistral": _LLAMA,
     "nystromformer": TwinMap(hf_maps.nystromformer, hf_maps.tied_nystromformer),
-    "qwen2": _LLAMA,
-    "qwen3": _LLAMA,
     "roberta": _ROBERTA,
     "siglip2_text_model": _SIGLIP_TEXT,
     "siglip_text_model": _SIGLIP_TEXT,
     "siglip_vision_model": TwinMap(hf_vision_maps.siglip_image),
     "vit": TwinMap(hf_maps.vit),
     "xlm-roberta": _ROBERTA,
+} | {
+    kind: TwinMap(partial(hf_decoders.decoder, names=names), partial(hf_decoders.tied, names=names))
+    for kind, names in hf_decoders.NAMES.items()
 }

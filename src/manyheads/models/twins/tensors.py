@@ -68,6 +68,24 @@ class Stack(Conversion):
 
 
 @dataclass(frozen=True, slots=True)
+class Reordered(Conversion):
+    """The rows that `how` gives, in another order: row i here is row `order[i]` there."""
+
+    how: Conversion
+    order: tuple[int, ...]
+
+    def into(self, theirs: Sequence[Tensor]) -> Tensor:
+        """The rows in our order."""
+        return self.how.into(theirs)[list(self.order)]
+
+    def back(self, ours: Tensor) -> list[Tensor]:
+        """The rows in the twin's order."""
+        theirs = torch.empty_like(ours)
+        theirs[list(self.order)] = ours
+        return self.how.back(theirs)
+
+
+@dataclass(frozen=True, slots=True)
 class Shape(Conversion):
     """The same numbers in another shape (a convolution's weights as a matrix, a leading 1 dropped)."""
 

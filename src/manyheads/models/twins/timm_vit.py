@@ -73,7 +73,6 @@ def _embedding(arch: Arch, width: int) -> list[TwinTensor]:
     flat = (width, embed.channels * embed.patch**2)
     tensors = [
         TwinTensor("embed.proj.weight", ("patch_embed.proj.weight",), Shape(flat, kernel)),
-        rows("embed.positions", "pos_embed", places, width),
         *_norm("embed.norm", "norm_pre", embed.norm),
     ]
     if embed.bias:
@@ -81,9 +80,50 @@ def _embedding(arch: Arch, width: int) -> list[TwinTensor]:
     if embed.class_tokens:
         names = ("cls_token", "dist_token")[: embed.class_tokens]
         tensors.append(TwinTensor("embed.class_tokens", names, Rows(len(names))))
+    if embed.registers and embed.class_positions:  # there registers have positions, which are part of them here
+        front, count = embed.class_tokens, embed.registers
+        tensors.append(TwinTensor("embed.positions", ("pos_embed",), WithoutRegisters(front, count)))
+        tensors.append(TwinTensor("embed.registers", ("reg_token",), PlacedRegisters(front, count), ("pos_embed",)))
+        return tensors
+    tensors.append(rows("embed.positions", "pos_embed", places, width))
     if embed.registers:
         tensors.append(rows("embed.registers", "reg_token", embed.registers, width))
     return tensors
+
+
+@dataclass(frozen=True, slots=True)
+class WithoutRegisters(Conversion):
+    """Positions without those of the registers, which stand behind the `front` ones of class tokens; on the way back
+    these are 0."""
+
+    front: int
+    count: int
+
+    def into(self, theirs: Sequence[Tensor]) -> Tensor:
+        """The rows of class tokens and patches."""
+        table = theirs[0][0]
+        return torch.cat((table[: self.front], table[self.front + self.count :]))
+
+    def back(self, ours: Tensor) -> list[Tensor]:
+        """All rows, 0 for the registers."""
+        empty = ours.new_zeros(self.count, ours.shape[1])
+        return [torch.cat((ours[: self.front], empty, ours[self.front :]))[None]]
+
+
+@dataclass(frozen=True, slots=True)
+class PlacedRegisters(Conversion):
+    """Registers with their positions added."""
+
+    front: int
+    count: int
+
+    def into(self, theirs: Sequence[Tensor]) -> Tensor:
+        """`theirs` are the registers, then all positions."""
+        return theirs[0][0] + theirs[1][0, self.front : self.front + self.count]
+
+    def back(self, ours: Tensor) -> list[Tensor]:
+        """The registers, whose positions are 0."""
+        return [ours[None].clone()]
 
 
 def _norm(ours: str, theirs: str, norm: Norm | None) -> list[TwinTensor]:
