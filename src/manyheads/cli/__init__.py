@@ -14,6 +14,7 @@ from manyheads.spec.errors import UserError, first_line, readable
 from .audit import audit
 from .catalogue import datasets, experiments, recipes, tasks
 from .compare import compare
+from .convert import convert, export
 from .data import data
 from .demo import demo
 from .generate import generate
@@ -39,7 +40,7 @@ app = typer.Typer(
 )
 COMMANDS = (
     *(zoo, shape, plan, train, compare, demo, run, runs, pack, report, probe, rank, theory, audit, data, tokenize),
-    *(generate, tasks, recipes, datasets, experiments),
+    *(generate, convert, export, tasks, recipes, datasets, experiments),
 )
 for command in COMMANDS:
     app.command()(command)

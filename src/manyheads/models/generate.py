@@ -7,7 +7,7 @@ text.ids, text.cache_bytes
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -95,11 +95,12 @@ def generate(
     new: int,
     *,
     sampling: Sampling = USUAL,
-    stop: int | None = None,
+    stop: int | Sequence[int] | None = None,
     cached: bool = True,
     capture: bool | None = None,
 ) -> Generated:
-    """Generate up to `new` tokens after each prompt (all of one length), until every row has reached `stop`.
+    """Generate up to `new` tokens after each prompt (all of one length), until every row has reached `stop`, or one of
+    several such tokens.
 
     When the model's positions are used up, the later half of the tokens is read again from position 0 and generation
     continues after it. `cached=False` reads all tokens at every step, for comparison. `capture` replays the step of a
@@ -118,6 +119,8 @@ def generate(
     reader = Reader(
         model, min(limit, prompt.shape[1] + new), cached, device.type == "cuda" if capture is None else capture
     )
+    ends = [] if stop is None else [stop] if isinstance(stop, int) else list(stop)
+    last = torch.tensor(ends, device=device)
     training = model.training
     model.eval()
     try:
@@ -127,14 +130,14 @@ def generate(
         unread, first, count = prompt, 0.0, 0
         while count < new:
             token = sampling.draw(reader(unread), dice)
-            if stop is not None:
-                token = token.where(open_rows, stop)
-                open_rows &= token != stop
+            if ends:
+                token = token.where(open_rows, ends[0])
+                open_rows &= ~torch.isin(token, last)
             rows.append(token)
             unread, count = token, count + 1
             if count == 1:
                 first = _now(device) - begun
-            if stop is not None and not bool(open_rows.any()):
+            if ends and not bool(open_rows.any()):
                 break
         return Generated(torch.cat(rows, dim=1), prompt.shape[1], reader.bytes, first, _now(device) - begun - first)
     finally:
