@@ -247,14 +247,11 @@ def embeddings(name: str) -> None:
     assert isinstance(model.get_input_embeddings(), torch.nn.Module)
     out, matrix = model(**batch, output_hidden_states=True), model.get_output_embeddings()
     if isinstance(FAMILIES[name].head, Lm | Masked):
-        near(
-            matrix(
-                model.model.head.dense_norm(torch.nn.functional.gelu(model.model.head.dense(out.hidden_states[-1])))
-                if getattr(model.model.head, "dense", None) is not None
-                else out.hidden_states[-1]
-            ),
-            out.logits,
-        )
+        hidden, head = out.hidden_states[-1], model.model.head
+        if getattr(head, "dense", None) is not None:
+            hidden = head.dense_norm(torch.nn.functional.gelu(head.dense(hidden)))
+        logits, cap = matrix(hidden), getattr(head.spec, "cap", None)
+        near(logits if cap is None else cap * (logits / cap).tanh(), out.logits)
     else:
         assert matrix is None
     if name in TEXTS:

@@ -82,6 +82,28 @@ def test_emit_knows_three_kinds(tmp_path: Path) -> None:
         emit(VIT, "python", blocked, "vit")
 
 
+@pytest.mark.parametrize("given", [{"model_args": 3}, {"model_args": None}, {"model_args": {"arch": []}}])
+def test_an_emitted_configuration_without_its_record_is_refused(given: Any, tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text(json.dumps(given))
+    with pytest.raises(UserError, match="this is not an architecture record"):
+        resolve(str(tmp_path))
+
+
+def test_a_name_of_the_hub_is_told_its_prefix() -> None:
+    with pytest.raises(
+        UserError, match="'facebook/opt-125m'; write hf:facebook/opt-125m for a model of the Hugging Face hub"
+    ):
+        resolve("facebook/opt-125m")
+    with pytest.raises(UserError, match="'resnet50'; write a zoo name"):
+        resolve("resnet50")
+
+
+@pytest.mark.parametrize("name", [None, 3, Path("vit_b"), ["vit_b"]])
+def test_what_is_no_name_is_refused(name: Any) -> None:
+    with pytest.raises(UserError, match="the model is "):
+        resolve(name)
+
+
 @pytest.mark.parametrize("config", [1, None, "gpt2", ["gpt2"], {}, {"model_type": 3}, {"model_type": ["gpt2"]}])
 def test_what_is_no_configuration_is_refused(config: Any) -> None:
     with pytest.raises(UserError, match=r"config is|model_type"):

@@ -10,7 +10,6 @@ from manyheads.spec.errors import UserError
 if TYPE_CHECKING:
     from manyheads.interop.changed_experiment import Change
     from manyheads.spec.experiment import Experiment
-    from manyheads.spec.task import Task
     from manyheads.sweep.plan import Selection
 
 
@@ -32,10 +31,10 @@ def asked(name: str, scale: str | None, change: Change, tokenizer: str | None) -
     if name == ALL:
         raise UserError(f"{change.options()} changes one experiment; write its name instead of all")
     from manyheads.interop.changed_experiment import changed
-    from manyheads.interop.dataset_path import named_dataset
+    from manyheads.interop.dataset_path import NamedDataset, named_dataset
 
-    def named(data: str, task: Task) -> str:
-        return named_dataset(data, change.root, tokenizer).name
+    def named(data: str) -> NamedDataset:
+        return named_dataset(data, change.root, tokenizer)
 
     whole = registry.get(experiment) if isinstance(experiment, str) else experiment
     return changed(whole, scale, change, named), scale

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, TypeVar
 import typer
 
 from manyheads.spec.errors import UserError
+from manyheads.spec.experiment import OWN
 
 if TYPE_CHECKING:
     from manyheads.interop.compare import PlannedComparison
@@ -61,6 +62,9 @@ def compare(
     threads: Annotated[int, typer.Option(help="CPU threads of each run.")] = 1,
     device: Annotated[str | None, typer.Option(help="cpu, cuda. Default: a GPU if there is one.")] = None,
     data_root: Annotated[Path | None, typer.Option(help="Folder of the datasets.")] = None,
+    download: Annotated[
+        bool, typer.Option("--download", help="Download CIFAR-10 if it is needed and missing.")
+    ] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print runs, time and memory; nothing is run.")] = False,
     tflops: Annotated[float | None, typer.Option(help="Speed of the device, for the dry run's estimate.")] = None,
     quiet: Annotated[bool, typer.Option("--quiet", help="Show no progress, only the results.")] = False,
@@ -72,6 +76,7 @@ def compare(
     from manyheads.interop.compared_models import Expected, margin
     from manyheads.interop.stated_run import Stated
 
+    from .data import fetch
     from .verdict import show
 
     margins = {"no_loss": no_loss, "better": better, "equal": equal}
@@ -89,6 +94,7 @@ def compare(
         lr=lr,
         settings=tuple(settings or ()),
         root=data_root,
+        tokenizer=tokenizer,
     )
     command = shlex.join(["manyheads", *sys.argv[1:]])
     plan = planned_comparison(
@@ -105,6 +111,8 @@ def compare(
     if dry_run:
         _dry(plan, workers, device, threads, tflops, data_root)
         return
+    if download:
+        fetch([plan.experiment.setting(OWN).task], data_root)
     from manyheads.sweep.jobs import QuietView
     from manyheads.sweep.local import Interrupted, run
 

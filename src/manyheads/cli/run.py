@@ -9,13 +9,13 @@ import sys
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
-from shlex import quote
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from manyheads.spec.errors import UserError, nearest
 from manyheads.spec.json_text import parse
+from manyheads.spec.shell import word
 
 if TYPE_CHECKING:
     from manyheads.sweep.jobs import Job, Outcome
@@ -62,6 +62,9 @@ def run(
     slurm: Annotated[
         list[str] | None, typer.Option(help="Options of Slurm: partition=gpu, timeout_min=600, mem_gb=32 ...")
     ] = None,
+    download: Annotated[
+        bool, typer.Option("--download", help="Download CIFAR-10 if it is needed and missing.")
+    ] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print runs, time and memory; nothing is run.")] = False,
     tflops: Annotated[float | None, typer.Option(help="Speed of the device, for the dry run's estimate.")] = None,
     listed: Annotated[
@@ -79,6 +82,7 @@ def run(
     from manyheads.sweep.plan import ALL, commands, plan
 
     from .asked_experiment import asked, check_data, split_basis
+    from .data import fetch
 
     one, budget = split_basis(basis)
     change = Change(tuple(data or ()), steps, budget, epochs, batch, lr, tuple(settings or ()), data_root)
@@ -91,6 +95,8 @@ def run(
         place = "processes" if "cluster=local" in (slurm or []) else executor
         show(selection, experiment == "all", beside, device, each, tflops, data_root, place)
         return
+    if download:
+        fetch((spec.task for spec in selection.now), data_root)
     if experiment != ALL and not listed and executor != "slurm":  # elsewhere there may be other data
         check_data(selection, data_root)
     selection.write_experiments()
@@ -193,7 +199,7 @@ def _tell(outcomes: list[Outcome], shared: int, out: Path) -> None:
     words = {"done": "done", "skipped": "finished before", "stopped": "stopped", "failed": "failed"}
     counts = [f"{fates[fate]} {word}" for fate, word in words.items() if fates[fate]]
     counts += [f"{shared} the same as others"] if shared else []
-    print(f"{', '.join(counts) or 'nothing to run'}; for a page: manyheads report {quote(str(out))}")
+    print(f"{', '.join(counts) or 'nothing to run'}; for a page: manyheads report {word(out)}")
     unfinished = [outcome for outcome in outcomes if outcome.fate in ("failed", "stopped")]
     for outcome in unfinished:
         name = os.path.relpath(outcome.job.path, out)

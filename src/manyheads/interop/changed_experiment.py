@@ -15,10 +15,12 @@ from manyheads import tasks
 from manyheads.spec.errors import UserError
 from manyheads.spec.experiment import Arm, Experiment, Setting
 from manyheads.spec.files import canonical
+from manyheads.spec.measurements import Measurement
 from manyheads.spec.recipe import Recipe
 from manyheads.spec.serialise import from_dict, to_dict
 from manyheads.spec.task import Task
 
+from .dataset_path import NamedDataset
 from .new_run import task_for
 from .stated_run import basis_fields, set_fields
 from .train_task import complete
@@ -55,7 +57,7 @@ class Change:
         return " ".join([*said, *(f"--set {text}" for text in self.settings)])
 
 
-def changed(experiment: Experiment, scale: str, change: Change, named: Callable[[str, Task], str]) -> Experiment:
+def changed(experiment: Experiment, scale: str, change: Change, named: Callable[[str], NamedDataset]) -> Experiment:
     """The copy of an experiment at one scale, with `change` made to every arm. An arm that states a field of its own,
     such as a learning rate, keeps it. `named` gives the dataset that the path of a folder or file stands for."""
     if not change.words:
@@ -66,6 +68,11 @@ def changed(experiment: Experiment, scale: str, change: Change, named: Callable[
             "changed copy has none of these; change that one"
         )
     setting = experiment.setting(scale)
+    if all(isinstance(arm.own_task(setting), Measurement) for arm in setting.arms):
+        raise UserError(
+            f"experiment {experiment.name} measures and trains nothing, and {change.options()} is about training; leave it "
+            "out"
+        )
     recipes = {basis: _recipe(recipe, change) for basis, recipe in setting.recipes.items()}
     task = setting.task and _task(setting.task, setting.arms[0], change, named)
     arms = tuple(_arm(arm, setting, replace(setting, task=task), change, named) for arm in setting.arms)
@@ -103,21 +110,22 @@ def _about(what: str, change: Change) -> tuple[str, ...]:
     return tuple(text for text in change.settings if not text.startswith(other))
 
 
-def _task(task: Task, arm: Arm, change: Change, named: Callable[[str, Task], str]) -> Task:
+def _task(task: Task, arm: Arm, change: Change, named: Callable[[str], NamedDataset]) -> Task:
     """A task on the other data and with the fields that were set. What the data tells, such as the number of classes,
     is asked of the data again."""
     fields: dict[str, Any] = to_dict(task)
     data = _data(task, change, named)
-    if data is not None and data != fields.get("data"):
+    if data is not None and data.name != fields.get("data"):
         told = ("classes", "vocab", "tokenizer")
-        fields = {name: value for name, value in fields.items() if name not in told} | {"data": data}
+        fields = {name: value for name, value in fields.items() if name not in told}
+        fields |= {"data": data.name} | data.fields
     set_fields(_about("task", change), {"task": fields, "recipe": {}})
     if fields == to_dict(task):
         return task
     return task_for(complete(fields, arm.arch, change.root), arm.arch)
 
 
-def _data(task: Task, change: Change, named: Callable[[str, Task], str]) -> str | None:
+def _data(task: Task, change: Change, named: Callable[[str], NamedDataset]) -> NamedDataset | None:
     """The dataset that takes the place of the task's own: `OLD=NEW` replaces one dataset, and `NEW` each."""
     own = getattr(task, "data", None)
     if own is None:
@@ -125,13 +133,13 @@ def _data(task: Task, change: Change, named: Callable[[str, Task], str]) -> str 
     for text in change.data:
         old, equals, new = text.partition("=")
         if not equals:
-            return named(text, task)
+            return named(text)
         if old == own:
-            return named(new, task)
+            return named(new)
     return None
 
 
-def _arm(arm: Arm, before: Setting, after: Setting, change: Change, named: Callable[[str, Task], str]) -> Arm:
+def _arm(arm: Arm, before: Setting, after: Setting, change: Change, named: Callable[[str], NamedDataset]) -> Arm:
     """The arm built for the data that it now has."""
     if isinstance(arm.task, Task):
         arm = replace(arm, task=_task(arm.task, arm, change, named))

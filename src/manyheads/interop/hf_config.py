@@ -80,7 +80,7 @@ def _usual_names(arch: Arch, kwargs: dict[str, Any]) -> dict[str, Any]:
     op = attentions(stage)[0]
     sizes: dict[str, Any] = {
         "hidden_size": stage.width,
-        "num_hidden_layers": sum(arch.stages[i].depth for i in editable(arch)),
+        "num_hidden_layers": sum(arch.stages[i].depth * len(arch.stages[i].unit) for i in editable(arch)),
         "num_attention_heads": op.heads,
         "head_dim": op.head_dim,
         "num_key_value_heads": op.kv_heads or op.heads,

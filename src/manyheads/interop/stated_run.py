@@ -18,11 +18,14 @@ if TYPE_CHECKING:
     from manyheads.spec.recipe import Recipe
     from manyheads.spec.task import Task
 
+    from .dataset_path import NamedDataset
+
 
 @dataclass(frozen=True)
 class Stated:
     """What somebody wrote about a run, as the options of `manyheads train` have it; None where nothing was written.
-    `settings` are those of --set, `root` is the folder that holds datasets."""
+    `settings` are those of --set, `root` is the folder that holds datasets, `tokenizer` the one of text that `data` gives
+    as a path."""
 
     scale: str | None = None
     task: str | None = None
@@ -35,6 +38,7 @@ class Stated:
     lr: float | None = None
     settings: tuple[str, ...] = ()
     root: Path | None = None
+    tokenizer: str | None = None
 
 
 def planned(model: str | Arch, stated: Stated, weights: str | None = None) -> tuple[Arch, Task, Recipe]:
@@ -69,7 +73,7 @@ def is_arm(model: str | Arch) -> bool:
 def _start(model: str | Arch, stated: Stated) -> tuple[Arch, dict[str, Any], dict[str, Any]]:
     """Architecture, task and recipe before any single field is changed. An arm of an experiment, EXPERIMENT:ARM, brings
     all three; another model has the named recipe, and the task that is named or that its record can do."""
-    task, data, recipe = stated.task, stated.data, stated.recipe
+    task, recipe = stated.task, stated.recipe
     if isinstance(model, str) and is_arm(model):
         experiment, _, arm = model.partition(":")
         arch, chosen, fields = _arm(experiment, arm, stated.scale)
@@ -77,13 +81,25 @@ def _start(model: str | Arch, stated: Stated) -> tuple[Arch, dict[str, Any], dic
             chosen = named_task(task)
         if recipe is not None:
             fields = _named_recipe(recipe)
-        return arch, chosen | ({} if data is None else {"data": data}), fields
+        named = _dataset(stated, "", arch)
+        return arch, chosen | ({} if named is None else {"data": named.name} | named.fields), fields
     if stated.scale is not None:
         raise UserError(f"--scale {stated.scale} belongs to an arm of an experiment, such as fig3:L8_h16; leave it out")
     from .resolve import resolve
 
     arch = resolve(model) if isinstance(model, str) else model
-    return arch, start_task(arch, task, data, recipe), {} if recipe is None else _named_recipe(recipe)
+    named = _dataset(stated, model if isinstance(model, str) else "", arch)
+    chosen = start_task(arch, task, None if named is None else named.name, recipe)
+    return arch, chosen | ({} if named is None else named.fields), {} if recipe is None else _named_recipe(recipe)
+
+
+def _dataset(stated: Stated, model: str, arch: Arch) -> NamedDataset | None:
+    """The dataset that is stated, by name or by path."""
+    from .dataset_path import named_dataset
+
+    if stated.data is None:
+        return None
+    return named_dataset(stated.data, stated.root, stated.tokenizer, model, arch)
 
 
 def _arm(experiment: str, arm: str, scale: str | None) -> tuple[Arch, dict[str, Any], dict[str, Any]]:

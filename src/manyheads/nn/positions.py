@@ -10,8 +10,8 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
+from manyheads.spec.mixing import turned
 from manyheads.spec.parts import Rope, RopeLlama3
-from manyheads.spec.rotary import turned
 
 from . import Part
 

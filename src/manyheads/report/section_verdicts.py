@@ -20,7 +20,7 @@ from manyheads.spec.experiment import Best
 from manyheads.spec.task import Task
 
 from .comparable import held_equal, remarks, unlike
-from .design_verdicts import growths, trends
+from .design_verdicts import growths, slopes, trends
 from .directions import direction
 from .read_runs import ArmRuns, Asked, Section
 from .run_measurements import BEST, HEADLINE
@@ -75,7 +75,7 @@ def verdicts(section: Section) -> list[Judgement]:
     headline = section.headline[0]
     cases = [_case(section, pair, headline) for pair in _pairs(section)]
     cases += _at_best(section, headline)
-    found = [*trends(section), *growths(section)]
+    found = [*trends(section), *slopes(section), *growths(section)]
     sides = [_chances(case) if case.decided(section.scale) else None for case in cases]
     secondary = [i for i, case in enumerate(cases) if not case.pair.primary and sides[i] is not None]
     decisive = [side.least for i in secondary if (side := sides[i]) is not None]
@@ -83,7 +83,7 @@ def verdicts(section: Section) -> list[Judgement]:
     levels = holm(decisive)
     by_case = dict(zip(secondary, levels, strict=False))
     rest = iter(levels[len(secondary) :])
-    refuted = _refuted(cases, sides)
+    refuted = refuted_levels(cases, sides)
     out = [_judged(section, case, by_case.get(i, ALPHA), refuted.get(i), len(levels)) for i, case in enumerate(cases)]
     for one in found:
         level = next(rest) if one.decided and not one.primary else ALPHA
@@ -104,7 +104,7 @@ def _chances(case: Case) -> Chances:
     return chances(case.pair, cast(Effect, case.effect), case.better or "up")
 
 
-def _refuted(cases: Sequence[Case], sides: Sequence[Chances | None]) -> dict[int, float]:
+def refuted_levels(cases: Sequence[Case], sides: Sequence[Chances | None]) -> dict[int, float]:
     """The levels at which primary comparisons do not hold, claim by claim."""
     levels: dict[int, float] = {}
     for claim in dict.fromkeys(case.pair.claim for case in cases if case.pair.primary):
@@ -117,7 +117,7 @@ def _pairs(section: Section) -> Sequence[Comparison]:
     """What is compared in a section."""
     experiment, asked = section.experiment, section.asked
     if experiment is not None:
-        return experiment.compared(section.scale)
+        return experiment.compared(section.scale, section.basis)
     names = [arm.name for arm in section.arms]
     if len(names) < 2:
         return []

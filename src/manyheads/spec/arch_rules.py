@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from .arch import attentions, side
 from .errors import UserError
 from .field_checks import advice, conforms, hints, shown
+from .mixing import turned
 from .parts import (
     Attention,
     AttentionPooler,
@@ -41,7 +42,6 @@ from .parts import (
     Token,
     Window,
 )
-from .rotary import turned
 
 if TYPE_CHECKING:
     from .arch import Arch

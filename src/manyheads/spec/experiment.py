@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from .arch import Arch
-from .comparison import EXPECTED, Comparison, Expect, Growth, Loses, Trend
+from .comparison import EXPECTED, Comparison, Expect, Growth, Loses, Slope, Trend
 from .errors import UserError, nearest
 from .recipe import Recipe
 from .run import RunSpec
@@ -36,6 +36,7 @@ __all__ = [
     "Pretraining",
     "Scale",
     "Setting",
+    "Slope",
     "Trend",
     "folder",
     "narrowed",
@@ -136,6 +137,7 @@ class Experiment:
     run: str = ""
     shows: str = ""
     trends: tuple[Trend, ...] = ()
+    slopes: tuple[Slope, ...] = ()
     after: Pretraining | None = None
     alone: bool = False
     pooled: bool = False
@@ -149,24 +151,36 @@ class Experiment:
             if scale not in SCALES:
                 raise UserError(f"experiment {self.name} has scale {scale!r}; write one of {', '.join(SCALES)}")
             arms = {arm.name for arm in setting.arms}
-            for pair in self.compared(scale):
-                for name in pair.arms:
-                    if name not in arms:
+            compared = [name for pair in self.comparisons if scale in (pair.scales or SCALES) for name in pair.arms]
+            for name in (*compared, *(name for slope in self.slopes for name in slope.arms)):
+                if name not in arms:
+                    raise UserError(
+                        f"experiment {self.name} compares {name!r}, which is no arm at scale {scale}"
+                        f"{nearest(name, arms)}"
+                    )
+            for pair in self.comparisons:
+                for basis in pair.bases:
+                    if basis not in setting.recipes:
                         raise UserError(
-                            f"experiment {self.name} compares {name!r}, which is no arm at scale {scale}"
-                            f"{nearest(name, arms)}"
+                            f"experiment {self.name} compares {pair.name} on equal {basis}, which is no basis at scale "
+                            f"{scale}{nearest(basis, setting.recipes)}"
                         )
 
-    def compared(self, scale: str) -> tuple[Comparison, ...]:
-        """The comparisons that are made at a scale."""
-        return tuple(pair for pair in self.comparisons if scale in (pair.scales or SCALES))
+    def compared(self, scale: str, basis: str = "") -> tuple[Comparison, ...]:
+        """The comparisons that are made at a scale, on a basis. An experiment with one basis does not name it."""
+        return tuple(
+            pair
+            for pair in self.comparisons
+            if scale in (pair.scales or SCALES) and (not basis or basis in (pair.bases or (basis,)))
+        )
 
     @property
     def claims(self) -> tuple[str, ...]:
         """The claims that the experiment decides, each once."""
         growths = [growth for setting in self.settings.values() for growth in setting.growths]
         claims = [one.claim for one in self.comparisons]
-        claims += [one.claim for one in self.trends] + [one.claim for one in growths]
+        claims += [one.claim for one in self.trends] + [one.claim for one in self.slopes]
+        claims += [one.claim for one in growths]
         return tuple(dict.fromkeys(filter(None, claims)))
 
     def command(self, scale: str) -> str:

@@ -1,5 +1,5 @@
-"""The parts a model is made of: mixers, residual branches and heads, as frozen records, and by their names here the
-norms of `norms`, the rotary positions of `rotary` and the embeddings of `embeddings`.
+"""The parts a model is made of: attention, residual branches and heads, as frozen records, and by their names here the
+norms of `norms`, the ways to mix tokens of `mixing` and the embeddings of `embeddings`.
 
 Every part holds only its own numbers. `heads` and `head_dim` are always stated apart: `inner`, the width of the
 concatenated heads, is their product and nothing derives one from the other. Parts do not validate themselves, so that
@@ -18,63 +18,18 @@ from .embeddings import Patch as Patch
 from .embeddings import Pixel as Pixel
 from .embeddings import Points as Points
 from .embeddings import Token as Token
+from .mixing import Channel as Channel
+from .mixing import CrossCovariance as CrossCovariance
+from .mixing import Mix as Mix
+from .mixing import Nystrom as Nystrom
+from .mixing import Outlook as Outlook
+from .mixing import Rope as Rope
+from .mixing import RopeLlama3 as RopeLlama3
+from .mixing import Softmax as Softmax
+from .mixing import Window as Window
 from .norms import Act as Act
 from .norms import Norm as Norm
 from .recipe import LATER
-from .rotary import Rope as Rope
-from .rotary import RopeLlama3 as RopeLlama3
-
-
-# ------------------------------------------------------------------------------------------- how attention mixes tokens
-@dataclass(frozen=True)
-class Softmax:
-    """softmax(q k^T * scale) v over all tokens; `scale` is 1 / sqrt(head_dim) unless it is stated.
-
-    With `window`, a token sees the last `window` tokens, itself included, of those that `causal` lets it see. With `cap`,
-    a score s becomes cap tanh(s / cap) before the softmax."""
-
-    causal: bool = False
-    rope: Rope | RopeLlama3 | None = None
-    window: int | None = field(default=None, metadata=LATER)
-    scale: float | None = field(default=None, metadata=LATER)
-    cap: float | None = field(default=None, metadata=LATER)
-
-
-@dataclass(frozen=True)
-class CrossCovariance:
-    """XCiT: softmax over channels of normalised q^T k, one learned temperature per head."""
-
-
-@dataclass(frozen=True)
-class Outlook:
-    """VOLO: kernel x kernel weights predicted from each (strided) location, applied to its neighbourhood."""
-
-    kernel: int = 3
-    stride: int = 2
-
-
-@dataclass(frozen=True)
-class Window:
-    """DaViT: softmax attention inside windows of size x size tokens, the grid padded up to whole windows."""
-
-    size: int = 7
-
-
-@dataclass(frozen=True)
-class Channel:
-    """DaViT: softmax over channels of k^T v, applied to the queries."""
-
-
-@dataclass(frozen=True)
-class Nystrom:
-    """Nyström approximation of softmax attention; `conv` taps of depthwise convolution on the values, 0 for none."""
-
-    landmarks: int = 64
-    iterations: int = 6
-    conv: int = 0
-
-
-Mix = Softmax | CrossCovariance | Outlook | Window | Channel | Nystrom
 
 
 # -------------------------------------------------------------------------------------- what a residual branch computes
@@ -95,7 +50,7 @@ class Attention:
     out_bias: bool = True
     qk_norm: Norm | None = None
     out_scale: float = 1.0
-    mix: Mix = Softmax()
+    mix: Mix = Softmax()  # noqa: RUF009 (it is frozen)
     qk_norm_over: Literal["head", "inner"] = field(default="head", metadata=LATER)
 
     @property

@@ -141,7 +141,7 @@ def load(path: Path | str) -> Arch:
 def read_json(path: Path | str) -> Any:
     """The JSON value in a file; a missing, unreadable or broken file is a sentence."""
     try:
-        return parse(Path(path).read_bytes(), finite=False)
+        return parse(files.read_bytes(path), finite=False)
     except OSError as error:
         raise UserError(f"{path} cannot be read: {error.strerror or error}") from None
     except ValueError as error:

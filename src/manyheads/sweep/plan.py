@@ -7,6 +7,7 @@ another (`with_weights`)."""
 
 from __future__ import annotations
 
+import os
 import shlex
 import shutil
 from collections.abc import Iterable, Sequence
@@ -120,9 +121,9 @@ def commands(
     if device is not None:
         options += ["--device", device]
     if root is not None:
-        options += ["--data-root", str(root.resolve())]
+        options += ["--data-root", os.path.realpath(root)]
     return [
-        shlex.join([*first, "manyheads", "train", "--resume", str(job.path.resolve()), *options])
+        shlex.join([*first, "manyheads", "train", "--resume", os.path.realpath(job.path), *options])
         for job in jobs
         if Run.create(job.path, job.spec).result is None
     ]

@@ -11,7 +11,7 @@ from manyheads.spec.text import Glue, LanguageModel, MaskedLanguage
 from . import glue, images, long_range, measured_attention, measurements, points, text  # noqa: F401  # each registers its tasks
 from .measurements import measure
 from .task import Work, check, fit, open_task, remark
-from .task_data import check_data
+from .task_data import check_data, data_digest
 
 __all__ = [
     "TASKS",
@@ -27,6 +27,7 @@ __all__ = [
     "Work",
     "check",
     "check_data",
+    "data_digest",
     "fit",
     "from_dict",
     "measure",

@@ -57,8 +57,8 @@ def train(
     Training resumes from the newest checkpoint. On SIGTERM or SIGINT it finishes the step, saves, and raises `Stopped`.
     `root` is the folder of the data; `events` writes TensorBoard events into the run folder; `weights` is the folder of
     the model that a run with stated weights starts from (`train.finetune`). `on_device` is the largest number of runs
-    that share the device meanwhile, this one included (None: unknown); it is written beside the times. With a recipe
-    that compiles, programs that this process compiled before are discarded."""
+    that share the device meanwhile, this one included (None: unknown); it is written beside the times. A process
+    keeps what it compiled for its latest designs, so that another seed of one does not compile again."""
     if run.result is not None:
         run.drop_checkpoints()
         return run.result
@@ -85,7 +85,7 @@ def train(
                     view.say(remark)
                 ensure_begun(run, ranks, weights, view.say)
                 session = Session(
-                    run, recipe, work, budget=spend, ranks=ranks, watch=view, stop=stop, on_device=on_device
+                    run, recipe, work, budget=spend, ranks=ranks, watch=view, stop=stop, on_device=on_device, root=root
                 )
                 return session.train()
             finally:
@@ -106,8 +106,9 @@ class Session:
         watch: Watch,
         stop: StopRequest,
         on_device: int | None,
+        root: Path | None,
     ) -> None:
-        self.run, self.recipe, self.work = run, recipe, work
+        self.run, self.recipe, self.work, self.root = run, recipe, work, root
         self.budget, self.ranks, self.watch, self.stop = budget, ranks, watch, stop
         model = initial_model(run.spec.arch, recipe.rates, run.spec.seed, ranks)
         model.train()
@@ -278,6 +279,7 @@ class Session:
                 seconds=self.elapsed,
                 waited=waited,
                 on_device=state.on_device,
+                data_sha256=tasks.data_digest(run.spec.task, root=self.root),
             )
             self.status()
             run.finish(outcome)

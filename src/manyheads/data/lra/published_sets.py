@@ -178,8 +178,7 @@ def pixel_rows(data: str, root: Path) -> dict[str, Sequences]:
     The validation split is the last tenth of the training images, as in LRA."""
     if image_set(data).streamed:
         raise UserError(
-            f"{data} stays in files of any size; pixels in a row need images in memory: cifar10, cifar10_q5, "
-            "fashion_mnist"
+            f"{data} stays in files of any size; pixels in a row need images in memory: cifar10, fashion_mnist"
         )
     train, test = read(data, root)
     assert isinstance(train, Pixels)

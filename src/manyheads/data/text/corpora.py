@@ -12,6 +12,7 @@ import numpy as np
 
 from manyheads.spec.datasets import SHARDS, STORIES, VALID, check_corpus
 from manyheads.spec.errors import UserError
+from manyheads.spec.shell import word
 
 from .shards import MANIFEST, Manifest, Tokens, open_shards, read_manifest, vocabulary
 from .vocabulary import Vocabulary
@@ -57,7 +58,7 @@ def corpus_folder(name: str, root: Path) -> Path:
     folder = root / Path(name.removeprefix(SHARDS)).expanduser()
     if not folder.is_dir():
         raise UserError(
-            f"{name} is not at {folder}; write it with `manyheads tokenize FILES --out {folder}`, or name the "
+            f"{name} is not at {folder}; write it with `manyheads tokenize FILES --out {word(folder)}`, or name the "
             "folder that holds it with MANYHEADS_DATA=FOLDER"
         )
     return folder

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from manyheads.spec.arch import Arch, layers
+from manyheads.spec.mixing import turned
 from manyheads.spec.parts import Attention, Lm, Mlp, Norm, Residual, Softmax, Token
-from manyheads.spec.rotary import turned
 
 from .tensors import Conversion, Copy, Reordered, Stack, TwinTensor
 
