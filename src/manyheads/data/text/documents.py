@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import IO, Any
 
-from manyheads.spec.errors import UserError, optional
+from manyheads.spec.errors import UserError, first_line, optional
 from manyheads.spec.json_text import parse
 
 BETWEEN = {"blank": "\n\n", "line": "\n", "file": ""}
@@ -161,6 +161,18 @@ def _json_lines(path: Path, field: str) -> Iterator[str]:
 
 def _table(path: Path, field: str) -> Iterator[str]:
     arrow = optional("pyarrow", "pyarrow", f"reading {path}")
+    try:
+        for text in _column(path, field):
+            if not isinstance(text, str | None):
+                raise UserError(f"column {field!r} of {path} holds {str(text)[:40]!r}, which is no text")
+            yield (text or "").strip()
+    except (arrow.ArrowException, OSError) as error:
+        raise UserError(f"{path} cannot be read to its end: {first_line(error)}; it is damaged or incomplete") from None
+
+
+def _column(path: Path, field: str) -> Iterator[Any]:
+    """The values of a column, batch by batch."""
+    arrow = optional("pyarrow", "pyarrow", f"reading {path}")
     if path.suffix == ".parquet":
         parquet = optional("pyarrow.parquet", "pyarrow", f"reading {path}")
         file = parquet.ParquetFile(path)
@@ -181,5 +193,4 @@ def _table(path: Path, field: str) -> Iterator[str]:
             f"{path} has no column {field!r}; it has {', '.join(names)}: name the column that holds the text"
         )
     for batch in batches():
-        for text in batch.column(batch.schema.get_field_index(field)).to_pylist():
-            yield (text or "").strip()
+        yield from batch.column(batch.schema.get_field_index(field)).to_pylist()
