@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from manyheads.spec.errors import UserError, first_line, optional
+from manyheads.spec.field_checks import LARGEST
 from manyheads.spec.json_text import parse
 
 BETWEEN = {"blank": "\n\n", "line": "\n", "file": ""}
@@ -75,8 +76,8 @@ def all_documents(
 ) -> Iterator[str]:
     """The documents of all files in order: all but the last `but_last` that have text, or the last `only_last`
     alone."""
-    if min(but_last, only_last) < 0 or (but_last and only_last):
-        raise UserError(f"but_last is {but_last} and only_last {only_last}; write one number of documents from 1 on")
+    if min(but_last, only_last) < 0 or max(but_last, only_last) >= LARGEST or (but_last and only_last):
+        raise UserError(f"but_last is {but_last} and only_last {only_last}; write one number of documents from 1 up")
     texts = (text for path in paths for text in documents(path, between=between, field=field))
     if only_last:
         return iter(deque(filter(None, texts), maxlen=only_last))
