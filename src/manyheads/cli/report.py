@@ -17,7 +17,7 @@ SINGLE = "single"  # what --only calls the runs that belong to no experiment
 
 
 def report(
-    runs: Annotated[Path, typer.Argument(help="Folder with run folders in it, at any depth.")],
+    runs: Annotated[Path, typer.Argument(help="Folder with run folders or packs in it, at any depth; or a pack.")],
     out: Annotated[Path, typer.Option(help="The page to write.")] = Path("report.html"),
     assets: Annotated[
         Path | None, typer.Option(help="Also write all figures (SVG, PNG, CSV) and tables (CSV) to this folder.")
@@ -74,9 +74,14 @@ def report(
     claims(reported.sections)
     if reported.problems:
         count = len(reported.problems)
-        print(f"\n{count} folder{'s' * (count > 1)} cannot be read:")
+        one = "pack" if reported.problems[0].path.is_file() else "folder"
+        print(f"\n{count} {reported.unreadable if count > 1 else one} cannot be read:")
         for problem in reported.problems:
             print(f"- {problem.problem}")
+    if reported.repeated:
+        first = reported.repeated[0]
+        print(f"\n{len(reported.repeated)} runs lie in several places and count once, such as {first.path},")
+        print(f"which is also {first.also[0]}")
     if assets is not None:
         from manyheads.report.page_files import drawable
 

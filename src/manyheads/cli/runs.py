@@ -1,4 +1,4 @@
-"""`manyheads runs`: list the run folders below a folder, and the state of each."""
+"""`manyheads runs`: list the runs below a folder or in a pack, and the state of each."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ COLOURS = {
 
 
 def runs(
-    root: Annotated[Path, typer.Argument(help="Folder to look in, at any depth.")] = Path("runs"),
+    root: Annotated[Path, typer.Argument(help="Folder to look in, at any depth; or a pack.")] = Path("runs"),
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """List run folders with state, arm, parameters, steps and result; damaged and foreign ones with what is wrong."""
+    """List runs with state, arm, parameters, steps and result; damaged and foreign ones with what is wrong."""
     from manyheads.runs import find
 
-    if not os.path.isdir(root):
-        raise UserError(f"{root} is no folder; give the one that runs were written to")
+    if not os.path.exists(root):
+        raise UserError(f"{root} is no folder and no pack; give the one that runs were written to")
     rows = [_row(folder, root) for folder in find(root)]
     if as_json:
         print(json.dumps(rows))
@@ -68,6 +68,8 @@ def _row(folder: RunFolder, root: Path) -> dict[str, Any]:
         "updated": status.get("updated"),
         "message": str(status.get("message") or ""),
         "problem": folder.problem,
+        "pack": None if folder.packed is None else str(folder.packed.file),
+        "also": [str(path) for path in folder.also],
     }
 
 
@@ -115,6 +117,9 @@ def _print(rows: list[dict[str, Any]], root: Path) -> None:
         why = row["problem"] or (row["message"] if row["state"] == "failed" else "")
         if why:
             console.print(Text.assemble("\n", (_clean(row["name"]), "bold"), ": ", _clean(why)))
+    for row in rows:
+        if row["also"]:
+            console.print(Text.assemble("\n", (_clean(row["name"]), "bold"), ": also ", _clean(", ".join(row["also"]))))
     states = Counter(row["state"] for row in rows)
     console.print(Text("\n" + ", ".join(f"{states[state]} {state}" for state in COLOURS if states[state])))
 

@@ -13,12 +13,12 @@ from .numbers import DIGITS
 
 if TYPE_CHECKING:
     from manyheads.conditioning.attention_modules import AttentionModule
-    from manyheads.conditioning.taps import Tap
+    from manyheads.conditioning.tap_table import Tap
 
 
 def read_taps(texts: Sequence[str]) -> dict[str, Tap]:
     """The taps that `--tap MODULE=PROJECTION:HEADS` names; HEADS is a number, or the attribute that holds it."""
-    from manyheads.conditioning.taps import Tap
+    from manyheads.conditioning.tap_table import Tap
 
     taps = {}
     for text in texts:

@@ -30,6 +30,9 @@ MODELS: dict[str, tuple[str, str]] = {
     "bert": ("bert", "Bert"),
     "gpt2": ("gpt2", "GPT2"),
     "llama": ("llama", "Llama"),
+    "gemma": ("llama", "Llama"),
+    "gpt_neox": ("llama", "Llama"),
+    "opt": ("gpt2", "OPT"),
     "nystromformer": ("nystromformer", "Nystromformer"),
     "nearest_neighbor": ("nearest_neighbor", "NearestNeighborEncoder"),
     "stack": ("nearest_neighbor", "NearestNeighborEncoder"),  # the layers read off a user's own module

@@ -77,6 +77,17 @@ def read_weights(path: Path | str) -> dict[str, Tensor]:
         raise UserError(f"{path} is damaged or no safetensors file: {error}") from None
 
 
+def read_shapes(path: Path | str) -> dict[str, tuple[int, ...]]:
+    """The shape of each tensor of a safetensors file, from the beginning of the file alone."""
+    try:
+        with safe_open(path, framework="pt") as file:
+            return {name: tuple(file.get_slice(name).get_shape()) for name in file.keys()}  # noqa: SIM118 (no mapping)
+    except FileNotFoundError:
+        raise UserError(f"{path} does not exist") from None
+    except (SafetensorError, OSError, ValueError) as error:
+        raise UserError(f"{path} is damaged or no safetensors file: {error}") from None
+
+
 def fill(model: nn.Module, state: dict[str, Tensor], source: str) -> None:
     """Load `state` into `model`. If it is of another architecture, the error names tensors, with both shapes."""
     own = model.state_dict()

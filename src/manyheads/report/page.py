@@ -32,11 +32,11 @@ over the seeds that both have (over all seeds if they share fewer than two), wit
 Welch's if they share fewer than two). Where the experiment declares it, the scatter is that of all its arms.
 <b>Holds</b>: the whole interval is on the expected side, which is shaded. <b>Does not hold</b>: none of the interval is.
 <b>Within noise</b>: the interval is on both sides; this is not evidence that nothing was lost. <b>Not comparable</b>: the
-arms differ in task, data, batch or budget although their experiment does not say so. <b>Not testable in this setting</b>:
-an arm does no better than a constant guess, or the control that has to lose did not, so that a loss would not have been
-seen. <b>Not testable</b>: fewer than three seeds, or nothing to compare. A claim is decided by its primary comparisons,
-all of them together, at the scale named and about that scale alone: laptop and small are reduced sizes. The other
-comparisons of a section are corrected for their number by Holm's rule; their intervals are drawn uncorrected. A trend is
+arms differ in task, data, batch, budget or precision although their experiment does not say so, some of their runs gave no
+value, or time is compared and they shared a device. <b>Not testable in this setting</b>: an arm does no better than a
+constant guess, or the control that has to lose did not, so that a loss would not have been seen. <b>Not testable</b>: fewer than three seeds, or nothing to compare. A claim is decided by its primary comparisons,
+all of them together, at the scale named and about that scale alone: laptop and small are reduced sizes. That one of several fails, and
+the other comparisons of a section, are corrected for their number by Holm's rule; their intervals are drawn uncorrected. A trend is
 a rank correlation over designs, tested by permutation. A smoke run shows that everything works and claims nothing,
 whatever its numbers. The diamond is what the paper printed, from its own setting.</p></details>
 """.replace("\n", " ")
@@ -61,7 +61,7 @@ def write(
     and every table is also written there as a file. `asked` is compared instead of what experiments expect."""
     runs = read_runs(root, experiments, asked)
     check_asked(runs.sections)
-    if not os.path.isdir(root) or not (runs.sections or runs.problems):
+    if not os.path.exists(root) or not (runs.sections or runs.problems):
         raise UserError(
             f"{root} holds no run folder; give the folder that `manyheads demo` or `manyheads train` wrote to"
         )
@@ -104,9 +104,9 @@ def page(runs: ReportedRuns, beside: Path, command: str, experiments: Mapping[st
         f'<header><h1>{escape(_title(runs))}</h1><p class="dim">{len(states)} runs, {states.count("done")} finished{bad}.'
         f"</p>{_contents(runs)}"
         f'</header><main id="main">{_claims(runs, experiments)}{body}{_absent(runs, experiments)}{markup()}'
-        f"{_problems(runs, beside)}{_words()}</main>"
+        f"{_repeated(runs)}{_problems(runs, beside)}{_words()}</main>"
         f"<footer><h3>This page</h3><pre>{escape(command)}</pre>"
-        f"<p>Made by manyheads {__version__} from run folders alone.</p></footer>"
+        f"<p>Made by manyheads {__version__} from runs alone.</p></footer>"
         f"<script>{scripts}</script></body></html>\n"
     )
 
@@ -131,7 +131,7 @@ def _contents(runs: ReportedRuns) -> str:
             f'<li><a href="#s{first}">{escape(title)} <span class="dim">{escape(largest)}</span></a>{more}</li>'
         )
     items.append('<li><a href="#explorer">design explorer</a></li>')
-    items += ['<li><a href="#bad">folders that cannot be read</a></li>'] if runs.problems else []
+    items += [f'<li><a href="#bad">{runs.unreadable} that cannot be read</a></li>'] if runs.problems else []
     links = "".join(items)
     return f'<nav aria-label="Contents"><ul class="toc">{links}</ul></nav>'
 
@@ -167,6 +167,20 @@ def _absent(runs: ReportedRuns, experiments: Mapping[str, Experiment]) -> str:
     return f"<details><summary>Experiments without runs here</summary><ul>{items}</ul></details>" if items else ""
 
 
+def _repeated(runs: ReportedRuns) -> str:
+    """The runs that lie in several places, which count once."""
+    repeated = runs.repeated
+    if not repeated:
+        return ""
+    items = "".join(
+        f"<li>{escape(str(run.path))}: also in {escape(', '.join(map(str, run.also)))}</li>" for run in repeated
+    )
+    return (
+        f"<details><summary>Runs that lie in several places ({len(repeated)}); each counts once</summary><ul>{items}"
+        "</ul></details>"
+    )
+
+
 def _problems(runs: ReportedRuns, beside: Path) -> str:
     if not runs.problems:
         return ""
@@ -176,8 +190,8 @@ def _problems(runs: ReportedRuns, beside: Path) -> str:
         for item in runs.problems
     )
     return (
-        '<section aria-labelledby="bad"><h2 id="bad">Folders that cannot be read</h2><div class="verdict bad"><ul>'
-        f"{items}</ul></div></section>"
+        f'<section aria-labelledby="bad"><h2 id="bad">{runs.unreadable.capitalize()} that cannot be read</h2>'
+        f'<div class="verdict bad"><ul>{items}</ul></div></section>'
     )
 
 

@@ -5,13 +5,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from contextlib import nullcontext
 from dataclasses import dataclass, field
 from typing import Any
 
 from manyheads.experiments.verdict import SHARES
 from manyheads.runs import RunFolder
-from manyheads.runs.json_lines import JsonLines
 from manyheads.spec.errors import UserError
 from manyheads.spec.serialise import to_dict
 
@@ -110,7 +108,7 @@ def measurements(folder: RunFolder) -> Measurements:
 
 def _measurements(folder: RunFolder) -> Measurements:
     result = folder.result or {}
-    evaluations = [record for record in _records(folder, "metrics") if record.get("kind") == "eval"]
+    evaluations = [record for record in folder.records("metrics") if record.get("kind") == "eval"]
     scores, timing, trivial = (_numbers(result.get(part) or {}) for part in ("score", "timing", "trivial"))
     metric, direction = result.get("better") or _headline(scores or (evaluations[-1] if evaluations else {}))
     if direction not in ("up", "down"):
@@ -120,7 +118,7 @@ def _measurements(folder: RunFolder) -> Measurements:
         better=(str(metric), direction),
         scores=scores,
         curve=[(_finite(record["step"]), _finite(record[metric])) for record in evaluated],
-        probes=by_kind(_records(folder, "spectra")),
+        probes=by_kind(folder.records("spectra")),
         seconds=timing.get("seconds"),
         rate=timing.get("rate"),
         machine=dict(result.get("machine") or {}),
@@ -215,11 +213,6 @@ def _finite(value: Any) -> float:
     if not abs(number) < 1e140:
         raise ValueError(f"{value!r} is no number that was measured")
     return number
-
-
-def _records(folder: RunFolder, name: str) -> list[dict[str, Any]]:
-    """The records of a file of JSON lines. Opening the whole run would check its folder again, which takes longer."""
-    return JsonLines(folder.path / f"{name}.jsonl", nullcontext).read()
 
 
 def _headline(scores: dict[str, Any]) -> tuple[str, str]:

@@ -78,7 +78,7 @@ def runs_table(section: Section, beside: Path) -> Table:
                 Cell(run.state),
                 Cell("") if value is None else Cell(score(value, metric), value),
                 Cell("") if spent is None else Cell(duration(spent), spent),
-                Cell(run.path.name, href=link(run.path, beside)),
+                Cell(run.path.name, href=link(run.folder.place, beside)),
                 Cell(why),
             ]
         )
@@ -148,7 +148,8 @@ def _machines(runs: Sequence[ReportedRun]) -> str:
     machines: dict[str, int] = {}
     for run in runs:
         if run.measured.machine:
-            text = ", ".join(f"{name} {_plain(value)}" for name, value in run.measured.machine.items())
+            known = {name: value for name, value in run.measured.machine.items() if value is not None}
+            text = ", ".join(f"{name} {_plain(value)}" for name, value in known.items())
             machines[text] = machines.get(text, 0) + 1
     items = "".join(f"<li>{escape(text)} ({count} runs)</li>" for text, count in machines.items())
     return f"<details open><summary>Machine and versions</summary><ul>{items}</ul></details>" if items else ""
@@ -159,6 +160,6 @@ def _plain(value: Any) -> str:
 
 
 def link(path: Path, beside: Path) -> str:
-    """The relative address of a folder, seen from the page."""
+    """The relative address of a folder or of a pack, seen from the page."""
     address = os.path.relpath(os.path.realpath(path), os.path.realpath(beside)).replace(os.sep, "/")
-    return quote(os.fsencode(address)) + "/"  # a name on the disk need not be UTF-8
+    return quote(os.fsencode(address)) + "/" * (not path.is_file())  # a name on the disk need not be UTF-8

@@ -1,5 +1,5 @@
-"""The run folder, read and written. Training writes it; sweeps and reports know a run by nothing else. Standard library
-only.
+"""The run folder and the pack of finished runs, read and written. Training writes folders; sweeps and reports know a run
+by its folder or by its line in a pack, and by nothing else. Standard library only.
 
 spec.json       architecture, task, recipe, seed; never changed; its hash is the run's id
 status.json     where the run stands, replaced in one step
@@ -12,8 +12,9 @@ lock            locked while a process writes
 from manyheads.spec.lock import Busy
 from manyheads.spec.run import RunSpec
 
-from .folder import RunFolder, find
+from .folder import RunFolder
 from .json_lines import JsonLines
+from .listing import find
 from .run import Run
 
 __all__ = ["Busy", "JsonLines", "Run", "RunFolder", "RunSpec", "find"]

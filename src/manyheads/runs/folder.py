@@ -1,18 +1,23 @@
-"""Run folders as they lie on the disk: the names in one, how it is read, its state, and all folders below a root.
+"""Run folders as they lie on the disk: the names in one, how it is read, and its state; and `RunFolder`, through which
+lists, reports and sweeps read a run, whether it is in a folder or in a pack.
 
-Nothing here writes, or reads a line of a run's measurements."""
+Nothing here writes."""
 
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
+from contextlib import nullcontext
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from manyheads.spec.errors import UserError
 from manyheads.spec.files import read_object, upgrade
 from manyheads.spec.lock import held
 from manyheads.spec.run import RunSpec
+
+from .json_lines import JsonLines
+from .pack_lines import SUFFIX
 
 SPEC, STATUS, RESULT, LOCK = "spec.json", "status.json", "result.json", "lock"
 WORK = ("metrics.jsonl", "spectra.jsonl", "timings.jsonl", "checkpoint", "model")  # a run has begun once it has one
@@ -25,6 +30,8 @@ class Foreign(UserError):
 
 def read_spec(folder: Path) -> tuple[RunSpec, str]:
     """The specification of a run folder, and its id as written there."""
+    if (pack := pack_of(folder)) is not None:
+        raise UserError(f"{pack} is a pack: it has the numbers of runs, and no folders, models or checkpoints")
     data = read_object(folder / SPEC)
     if data is None:
         wrong = f"is no run folder: it holds no {SPEC}" if os.path.isdir(folder) else "does not exist"
@@ -84,8 +91,22 @@ def state(folder: Path, status: dict[str, Any] | None, result: dict[str, Any] | 
 
 
 @dataclass(frozen=True)
+class PackLine:
+    """Where a run is in a pack, and what the pack holds of it: `spec`, `status`, `result`, and its thinned `metrics`,
+    `spectra` and `timings`."""
+
+    file: Path
+    line: int
+    content: dict[str, Any] = field(repr=False)
+
+
+@dataclass(frozen=True)
 class RunFolder:
-    """What lies in a run folder. `state` is as in `Run.state`, or damaged or foreign; then `problem` says why."""
+    """What is known of a run in a folder or in a pack. `state` is as in `Run.state`, or damaged or foreign; then
+    `problem` says why.
+
+    A run in a pack is `packed`, and its `path` is a name alone: that of the pack and then that of the run in it. `also`
+    are other places that hold the same run."""
 
     path: Path
     state: str
@@ -93,58 +114,28 @@ class RunFolder:
     status: dict[str, Any] | None = None
     result: dict[str, Any] | None = None
     problem: str | None = None
+    packed: PackLine | None = None
+    also: tuple[Path, ...] = ()
+
+    @property
+    def place(self) -> Path:
+        """What lies on the disk: the folder, or the pack."""
+        return self.packed.file if self.packed is not None else self.path
+
+    def records(self, name: Literal["metrics", "spectra", "timings"]) -> list[dict[str, Any]]:
+        """The records of one of the run's files of JSON lines."""
+        if self.packed is not None:
+            return list(self.packed.content[name])
+        # opening the whole run would check its folder again, which takes longer
+        return JsonLines(self.path / f"{name}.jsonl", nullcontext).read()
 
 
-def find(root: Path | str) -> list[RunFolder]:
-    """The run folders at and below `root`, sorted by path. Damaged, foreign and unreadable ones are among them, with
-    their `problem`. Hidden folders are skipped; links are followed, each folder once."""
-    folders: list[RunFolder] = []
-    seen: set[tuple[int, int]] = set()
-    waiting = [Path(root)]
-    while waiting:
-        folder = waiting.pop()
-        try:
-            here = os.stat(folder)
-            with os.scandir(folder) as entries:
-                inside = {entry.name: _is_folder(entry) for entry in entries}
-        except (FileNotFoundError, NotADirectoryError):  # deleted meanwhile, or a root that does not exist
-            continue
-        except OSError as error:
-            folders.append(RunFolder(folder, "damaged", problem=f"{folder} cannot be read: {error.strerror or error}"))
-            continue
-        if (here.st_dev, here.st_ino) in seen:
-            continue
-        seen.add((here.st_dev, here.st_ino))
-        run = _look(folder, inside)
-        if run is not None:
-            folders.append(run)
-        if run is None or run.state == "foreign":
-            waiting += [folder / name for name, is_folder in inside.items() if is_folder and not name.startswith(".")]
-    return sorted(folders, key=lambda item: item.path)
+def identity(spec: RunSpec) -> tuple[str, ...]:
+    """What tells a run from all others in a list: its id, and what it is for. The same run may belong to several
+    experiments."""
+    return (spec.id, *(str(spec.label.get(name, "")) for name in ("experiment", "scale", "basis", "arm")))
 
 
-def _is_folder(entry: os.DirEntry[str]) -> bool:
-    try:
-        return entry.is_dir()
-    except OSError:  # a link to itself
-        return False
-
-
-def _look(folder: Path, inside: dict[str, bool]) -> RunFolder | None:
-    if SPEC not in inside:
-        trace = sorted(TRACES & inside.keys())
-        if not trace:
-            return None
-        return RunFolder(
-            folder, "damaged", problem=f"{folder} holds {trace[0]} and no {SPEC}: it was lost, or never written"
-        )
-    status = read_status(folder) if STATUS in inside else None
-    spec = None
-    try:
-        spec, id = read_spec(folder)
-        result = read_result(folder, id) if RESULT in inside else None
-        return RunFolder(folder, state(folder, status, result), spec, status, result)
-    except UserError as error:
-        return RunFolder(
-            folder, "foreign" if isinstance(error, Foreign) else "damaged", spec, status, problem=str(error)
-        )
+def pack_of(path: Path) -> Path | None:
+    """The pack that a path leads into; None where it leads into none."""
+    return next((part for part in (path, *path.parents) if part.name.endswith(SUFFIX) and part.is_file()), None)

@@ -11,6 +11,7 @@ from manyheads.spec.text import Glue, LanguageModel, MaskedLanguage
 from . import glue, images, long_range, measured_attention, measurements, points, text  # noqa: F401  # each registers its tasks
 from .measurements import measure
 from .task import Work, check, fit, open_task, remark
+from .task_data import check_data, data_digest
 
 __all__ = [
     "TASKS",
@@ -25,6 +26,8 @@ __all__ = [
     "Task",
     "Work",
     "check",
+    "check_data",
+    "data_digest",
     "fit",
     "from_dict",
     "measure",

@@ -15,8 +15,9 @@ from torch.nn import functional
 
 from manyheads.arch.redesign import at_image
 from manyheads.data.decoded_images import Stream
+from manyheads.data.decoded_once import decoded, fits, writable
 from manyheads.data.image_augment import Geometry, Normaliser, erase, mixed, plan_mix
-from manyheads.data.image_readers import read
+from manyheads.data.image_readers import Splits, read
 from manyheads.data.image_types import Files, Held, Labelled, Numbers, Pixels, Terms, kept_apart
 from manyheads.data.local_data import data_root
 from manyheads.data.randomness import Indices, Order, balanced
@@ -94,13 +95,16 @@ def _(task: Images, device: torch.device, seed: int, batch: int, *, root: Path |
     if task.augment.mixes and batch % 2:
         raise UserError(f"batch is {batch}; mixup and cutmix pair the rows of a batch: write an even one, {batch + 1}")
     dataset, place = image_set(task.data), data_root(root)
-    stored = read(task.data, place)
+    stored: Splits = read(task.data, place)
     classes = int(max(split.labels.max() for split in stored)) + 1
     if classes != task.class_count:
         todo = "unpack it again" if dataset.classes else f"write classes={classes}"
         raise UserError(
             f"{task.data} below {place} has {classes} classes, and the task says {task.class_count}; {todo}"
         )
+    if isinstance(stored[0], Files):
+        assert isinstance(stored[1], Files)
+        stored = _held(task, (stored[0], stored[1]), place, device)
     test = stored[1].first(task.test_limit)
     apart = task.limit, task.validation, "Images.validation"
     channels, size = task.shape
@@ -131,6 +135,15 @@ def _(task: Images, device: torch.device, seed: int, batch: int, *, root: Path |
     if valid is not None:
         work.validation = replace(work, held_labels=valid.labels, split="valid")
     return work
+
+
+def _held(task: Images, splits: tuple[Files, Files], root: Path, device: torch.device) -> Splits:
+    """The images of files, decoded, where they fit into memory and every crop has the task's size; the files
+    otherwise."""
+    size = task.shape[1]
+    if task.augment.resized is not None or not fits(*splits, size, device) or not writable(root):
+        return splits
+    return decoded(task.data, splits, size, task.centre, root)
 
 
 class PictureSource(Protocol):

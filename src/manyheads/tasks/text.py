@@ -69,7 +69,9 @@ def _(task: PackedText, arch: Arch) -> Arch:
     """`arch` for this vocabulary and length, with as many learned positions as tokens; all else stays."""
     if not isinstance(arch.embed, Token):
         raise UserError(f"{task.data} is text and a {arch.family} model reads {type(arch.embed).__name__} input")
-    embed: Any = replace(arch.embed, vocab=task.ids, positions=task.tokens if arch.embed.positions else 0)
+    embed: Any = replace(
+        arch.embed, vocab=task.ids, positions=task.tokens + arch.embed.first if arch.embed.positions else 0
+    )
     stages = tuple(replace(stage, tokens=task.tokens) for stage in arch.stages)
     return replace(arch, embed=embed, stages=stages)
 

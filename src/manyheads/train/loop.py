@@ -56,16 +56,16 @@ def train(
 
     Training resumes from the newest checkpoint. On SIGTERM or SIGINT it finishes the step, saves, and raises `Stopped`.
     `root` is the folder of the data; `events` writes TensorBoard events into the run folder; `weights` is the folder of
-    the model that a fine-tuning run starts from (`train.finetune`). `on_device` is the largest number of runs that share
-    the device meanwhile, this one included (None: unknown); it is written beside the times. With a recipe that
-    compiles, programs that this process compiled before are discarded."""
+    the model that a run with stated weights starts from (`train.finetune`). `on_device` is the largest number of runs
+    that share the device meanwhile, this one included (None: unknown); it is written beside the times. A process
+    keeps what it compiled for its latest designs, so that another seed of one does not compile again."""
     if run.result is not None:
         run.drop_checkpoints()
         return run.result
     recipe, task = run.spec.recipe, run.spec.task
     tasks.check(task, run.spec.arch)
     check_ramp(recipe, task)
-    check_weights(task, weights)
+    check_weights(run.spec, weights)
     if isinstance(task, Measurement):
         with joined("none", device) as ranks, exclusive(run, ranks):
             # another process may have finished it meanwhile
@@ -83,9 +83,9 @@ def train(
             try:
                 if remark := tasks.remark(task):
                     view.say(remark)
-                ensure_begun(run, task, ranks, weights, view.say)
+                ensure_begun(run, ranks, weights, view.say)
                 session = Session(
-                    run, recipe, work, budget=spend, ranks=ranks, watch=view, stop=stop, on_device=on_device
+                    run, recipe, work, budget=spend, ranks=ranks, watch=view, stop=stop, on_device=on_device, root=root
                 )
                 return session.train()
             finally:
@@ -106,8 +106,9 @@ class Session:
         watch: Watch,
         stop: StopRequest,
         on_device: int | None,
+        root: Path | None,
     ) -> None:
-        self.run, self.recipe, self.work = run, recipe, work
+        self.run, self.recipe, self.work, self.root = run, recipe, work, root
         self.budget, self.ranks, self.watch, self.stop = budget, ranks, watch, stop
         model = initial_model(run.spec.arch, recipe.rates, run.spec.seed, ranks)
         model.train()
@@ -278,6 +279,7 @@ class Session:
                 seconds=self.elapsed,
                 waited=waited,
                 on_device=state.on_device,
+                data=tasks.data_digest(run.spec.task, root=self.root),
             )
             self.status()
             run.finish(outcome)

@@ -18,10 +18,11 @@ from manyheads.spec.errors import UserError, first_line, optional
 from manyheads.spec.field_checks import LARGEST
 from manyheads.spec.json_text import parse
 
+from ..tables import TABLES, listed_tables, open_table
+
 BETWEEN = {"blank": "\n\n", "line": "\n", "file": ""}
 OPENERS: dict[str, Callable[..., Any]] = {".xz": lzma.open, ".gz": gzip.open, ".bz2": bz2.open}
 JSON_LINES = (".jsonl", ".ndjson", ".json")
-TABLES = (".arrow", ".parquet")
 CHUNK = 1 << 20  # characters read at a time
 
 
@@ -31,8 +32,7 @@ def sources(paths: Sequence[Path]) -> list[Path]:
     files: list[Path] = []
     for path in paths:
         if path.is_dir():
-            listed = (file for file in path.rglob("*") if file.suffix in TABLES)
-            tables = sorted(file for file in listed if not file.name.startswith("cache-"))
+            tables = listed_tables(path)
             if not tables:
                 raise UserError(
                     f"{path} is a folder without .arrow or .parquet files; give a Hugging Face dataset's "
@@ -100,7 +100,8 @@ def digest(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def _open(path: Path) -> IO[str]:
+def open_text(path: Path) -> IO[str]:
+    """Open a file of text to read it, compressed or not."""
     opener = OPENERS.get(path.suffix, open)
     opened: IO[str] = opener(path, "rt", encoding="utf-8")
     return opened
@@ -121,7 +122,7 @@ def _readable(path: Path, parts: Iterator[str]) -> Iterator[str]:
 
 def _plain(path: Path, mark: str) -> Iterator[str]:
     def chunks() -> Iterator[str]:
-        with _open(path) as file:
+        with open_text(path) as file:
             while chunk := file.read(CHUNK if mark else -1):
                 yield chunk
 
@@ -136,7 +137,7 @@ def _plain(path: Path, mark: str) -> Iterator[str]:
 
 def _json_lines(path: Path, field: str) -> Iterator[str]:
     def lines() -> Iterator[str]:
-        with _open(path) as file:
+        with open_text(path) as file:
             yield from file
 
     for number, line in enumerate(_readable(path, lines()), 1):
@@ -161,37 +162,16 @@ def _json_lines(path: Path, field: str) -> Iterator[str]:
 
 
 def _table(path: Path, field: str) -> Iterator[str]:
+    table = open_table(path)
+    if field not in table.columns:
+        raise UserError(
+            f"{path} has no column {field!r}; it has {', '.join(table.columns)}: name the column that holds the text"
+        )
     arrow = optional("pyarrow", "pyarrow", f"reading {path}")
     try:
-        for text in _column(path, field):
+        for (text,) in table.rows([field]):
             if not isinstance(text, str | None):
                 raise UserError(f"column {field!r} of {path} holds {str(text)[:40]!r}, which is no text")
             yield (text or "").strip()
     except (arrow.ArrowException, OSError) as error:
         raise UserError(f"{path} cannot be read to its end: {first_line(error)}; it is damaged or incomplete") from None
-
-
-def _column(path: Path, field: str) -> Iterator[Any]:
-    """The values of a column, batch by batch."""
-    arrow = optional("pyarrow", "pyarrow", f"reading {path}")
-    if path.suffix == ".parquet":
-        parquet = optional("pyarrow.parquet", "pyarrow", f"reading {path}")
-        file = parquet.ParquetFile(path)
-        names, batches = file.schema_arrow.names, lambda: file.iter_batches(columns=[field])
-    else:
-        optional("pyarrow.ipc", "pyarrow", f"reading {path}")
-        source = arrow.memory_map(str(path))
-        try:
-            reader = arrow.ipc.open_stream(source)
-        except arrow.ArrowInvalid:  # files that end in .arrow have one of two formats
-            opened = arrow.ipc.open_file(source)
-            names = opened.schema.names
-            batches = lambda: (opened.get_batch(i) for i in range(opened.num_record_batches))  # noqa: E731
-        else:
-            names, batches = reader.schema.names, lambda: reader
-    if field not in names:
-        raise UserError(
-            f"{path} has no column {field!r}; it has {', '.join(names)}: name the column that holds the text"
-        )
-    for batch in batches():
-        yield from batch.column(batch.schema.get_field_index(field)).to_pylist()
