@@ -102,7 +102,7 @@ def image_batch(folder: Path, kind: Input, batch: int) -> Any:
     mode = "L" if kind.channels == 1 else "RGB"
     try:
         pixels = [v2.Compose(steps)(pillow.open(file).convert(mode)) for file in files]
-    except OSError as error:
+    except (OSError, ValueError, SyntaxError, pillow.DecompressionBombError) as error:
         raise UserError(f"an image of {folder} cannot be read: {error}") from None
     return _by_keyword(kind.keyword, torch.stack(pixels))
 
