@@ -241,11 +241,9 @@ def _estimate(
     from manyheads.train.estimate import estimate
 
     if samples is None and recipe.basis.kind == "epochs":
-        import torch
+        from manyheads.tasks import sample_count
 
-        from manyheads.tasks import open_task
-
-        samples = open_task(task, torch.device("cpu"), 0, recipe.batch, root=root).samples
+        samples = sample_count(task, recipe.batch, root=root)
     kind = cast(Any, parallel or "ddp")
     found = estimate(arch, recipe, samples=samples, gpus=gpus, device_tflops=tflops, utilisation=share, parallel=kind)
     rows = [("parameters", parameters(found.params, in_layers(arch)))]

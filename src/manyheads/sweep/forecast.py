@@ -169,7 +169,7 @@ def _one(job: Job, done: bool, taken: float | None, kind: str, speed: float, roo
 def _samples(task: Task, batch: int, root: Path | None) -> int | None:
     """How many samples an epoch has; None where the data is missing."""
     try:
-        return tasks.open_task(task, torch.device("cpu"), 0, batch, root=root).samples
+        return tasks.sample_count(task, batch, root=root)
     except UserError:
         return None
 
