@@ -12,7 +12,7 @@ from typing import Any
 
 from manyheads.spec.arch import Arch, layers
 from manyheads.spec.errors import optional
-from manyheads.spec.parts import Attention, Lm, Mlp, Norm, Rope, RopeLlama3, Softmax, Token
+from manyheads.spec.parts import Attention, Layer, Lm, Mlp, Norm, Rope, RopeLlama3, Softmax, Token
 
 from .hf_decoder_kinds import KINDS, Kind
 from .hf_stock_encoders import ACTS, Settings
@@ -28,7 +28,7 @@ def _rotary(arch: Arch, kind: str) -> Settings:
     """The class and the configuration of a decoder with rotary positions."""
     of, every = KINDS[kind], [layer for stage in arch.stages for _ in range(stage.depth) for layer in layers(stage)]
     (attention, mlp), embed, head = every[0], arch.embed, arch.head
-    op, hidden, mix = attention.op, mlp.op, [branch.op.mix for branch, _ in every]  # type: ignore[union-attr]
+    op, hidden, mix = attention.op, mlp.op, list(map(_mix, every))
     assert isinstance(op, Attention)
     assert isinstance(hidden, Mlp)
     assert isinstance(embed, Token)
@@ -69,6 +69,13 @@ def _rotary(arch: Arch, kind: str) -> Settings:
         settings["query_pre_attn_scalar"] = op.head_dim if scale is None else round(scale**-2)
         settings |= {"attn_logit_softcapping": mix[0].cap, "final_logit_softcapping": head.cap}
     return names.MODEL_FOR_CAUSAL_LM_MAPPING_NAMES[kind], settings
+
+
+def _mix(layer: Layer) -> Softmax:
+    op = layer[0].op
+    assert isinstance(op, Attention)
+    assert isinstance(op.mix, Softmax)
+    return op.mix
 
 
 def _windows(mix: list[Softmax], kind: str, of: Kind) -> dict[str, Any]:
