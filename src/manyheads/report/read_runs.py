@@ -4,15 +4,16 @@ runs. Folders and packs that cannot be read are listed apart."""
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 
 from manyheads.runs import RunFolder, find
 from manyheads.spec.arch import Arch
 from manyheads.spec.errors import UserError
 from manyheads.spec.experiment import SCALES, Expect, Experiment, Setting
-from manyheads.spec.experiment_file import EXPERIMENT, load
+from manyheads.spec.experiment_file import EXPERIMENT, experiment_from_dict, load
 from manyheads.spec.run import RunSpec
 from manyheads.spec.task import SCRATCH
 from manyheads.spec.text import Glue
@@ -224,21 +225,31 @@ def read_runs(root: Path, experiments: Mapping[str, Experiment], asked: Asked | 
 
 
 def _stated(folders: Sequence[RunFolder]) -> tuple[dict[tuple[str, str], Experiment], list[RunFolder]]:
-    """The experiments that are written beside these runs, by name and scale, and the files of those that cannot be read.
-    Where two files of one name expect different things, the second cannot be read together with the first."""
+    """The experiments that are written beside these runs or packed with them, by name and scale, and the places of those
+    that cannot be read. Where two of one name expect different things, the second cannot be read together with the
+    first."""
     stated: dict[tuple[str, str], Experiment] = {}
     problems = []
-    for place in dict.fromkeys(folder.path.parent for folder in folders):
-        if not (place / EXPERIMENT).is_file():
-            continue
+    for place, make in _records(folders).items():
         try:
-            one = load(place / EXPERIMENT)
+            one = make()
             for scale in one.settings:
                 if stated.setdefault((one.name, scale), one) != one:
                     raise UserError(
-                        f"{place / EXPERIMENT} states another experiment {one.name} than a folder beside it; write a "
-                        "page for each folder"
+                        f"{place} states another experiment {one.name} than a place beside it; write two pages"
                     )
         except UserError as error:
             problems.append(RunFolder(place, "damaged", problem=str(error)))
     return stated, problems
+
+
+def _records(folders: Sequence[RunFolder]) -> dict[Path, Callable[[], Experiment]]:
+    """The places where an experiment is stated, each once, with the function that reads it."""
+    places: dict[Path, Callable[[], Experiment]] = {}
+    for folder in folders:
+        parent = folder.path.parent
+        if folder.packed is not None and (data := folder.packed.content.get("experiment")) is not None:
+            places.setdefault(parent, partial(experiment_from_dict, data))
+        elif folder.packed is None and (parent / EXPERIMENT).is_file():
+            places.setdefault(parent, partial(load, parent / EXPERIMENT))
+    return places

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from manyheads.spec.errors import UserError
+from manyheads.spec.experiment_file import EXPERIMENT
 from manyheads.spec.files import read_object, unwritten
 
 from .folder import SPEC, RunFolder, identity
@@ -55,7 +56,8 @@ def content(run: RunFolder, name: str) -> dict[str, Any]:
     """What a pack holds of a finished run that is called `name` there."""
     if run.packed is not None:
         return run.packed.content | {"name": name}
-    return {
+    stated = read_object(run.path.parent / EXPERIMENT)  # what was expected, where it is written beside the runs
+    return ({} if stated is None else {"experiment": stated}) | {
         "name": name,
         "spec": read_object(run.path / SPEC),
         "status": run.status,

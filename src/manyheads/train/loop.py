@@ -279,7 +279,7 @@ class Session:
                 seconds=self.elapsed,
                 waited=waited,
                 on_device=state.on_device,
-                data=tasks.data_digest(run.spec.task, root=self.root),
+                data_sha256=tasks.data_digest(run.spec.task, root=self.root),
             )
             self.status()
             run.finish(outcome)
