@@ -101,6 +101,10 @@ def _llama(arch: Arch) -> Settings:
         name = "Qwen3"
     elif attention.qkv_bias and not attention.out_bias:
         name = "Qwen2"
+    elif arch.stages[0].width % attention.heads and not attention.qkv_bias:
+        name = (
+            "Mistral"  # the same model; its configuration does not ask that the heads divide the width, as Llama's does
+        )
     settings = sizes | {
         "num_key_value_heads": attention.kv_heads or attention.heads,
         "head_dim": attention.head_dim,
@@ -111,7 +115,9 @@ def _llama(arch: Arch) -> Settings:
         "rope_parameters": _rope(attention.mix.rope),
         **dict.fromkeys(("bos_token_id", "eos_token_id", "pad_token_id")),
     }
-    if name != "Qwen2":
+    if name == "Mistral":
+        settings["sliding_window"] = None
+    elif name != "Qwen2":
         settings["attention_bias"] = attention.qkv_bias
     return f"{name}ForCausalLM", settings
 
