@@ -31,6 +31,7 @@ from .shape import shape
 from .theory import theory
 from .tokenize import tokenize
 from .train import train
+from .transplant import transplant
 from .zoo import zoo
 
 app = typer.Typer(
@@ -42,7 +43,7 @@ app = typer.Typer(
 )
 COMMANDS = (
     *(zoo, shape, plan, train, compare, demo, run, runs, pack, report, probe, rank, theory, audit, data, tokenize),
-    *(generate, convert, export, tasks, recipes, datasets, experiments),
+    *(generate, convert, export, transplant, tasks, recipes, datasets, experiments),
 )
 for command in COMMANDS:
     app.command()(command)

@@ -166,12 +166,12 @@ def load(
     if (folder / store.WEIGHTS).is_file() and not random:
         model = store.load(folder)
         assert isinstance(model.arch, Arch)
-        return Loaded(model, _input(model.arch, tokens), False)
+        return Loaded(model, input_of(model.arch, tokens), False)
     arch = resolve(name)
-    return Loaded(build(arch, seed=seed), _input(arch, tokens), True)
+    return Loaded(build(arch, seed=seed), input_of(arch, tokens), True)
 
 
-def _input(arch: Arch, tokens: int | None) -> Input:
+def input_of(arch: Arch, tokens: int | None) -> Input:
     """What a model of ours takes."""
     embed, length = arch.embed, tokens or arch.stages[0].tokens
     match embed:
