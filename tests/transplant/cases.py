@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -29,6 +30,23 @@ def _with(arch: Arch, *, scaled: float | None = None, biased: bool | None = None
 VIT = f.vit(32, 4, 2, 16, 64, image=32, patch=8, classes=7)
 GPT2 = f.gpt2(32, 4, 2, 16, 64, vocab=50, tokens=12, positions=16)
 LLAMA = f.llama(32, 4, 4, 16, 64, kv_heads=2, vocab=50, tokens=12, rope=Rope(), tied=False)
+
+
+def _norms(arch: Arch, kind: Any, **mlp: Any) -> Arch:
+    """`arch` with norms of another kind, and other fields of its MLP branches."""
+
+    def branch(residual: Residual) -> Residual:
+        assert residual.norm is not None
+        new = replace(residual, norm=replace(residual.norm, kind=kind))
+        return replace(new, **mlp) if isinstance(residual.op, Mlp) else new
+
+    return with_residuals(arch, branch)
+
+
+def _times(arch: Arch, factor: float) -> Arch:
+    return with_residuals(arch, lambda residual: replace(residual, times=factor))
+
+
 CASES: dict[str, Arch] = {
     "vit": VIT,
     "vit_scaled": _with(VIT, scaled=0.1),
@@ -37,6 +55,13 @@ CASES: dict[str, Arch] = {
     "gpt2": GPT2,
     "llama": LLAMA,
     "llama_biased": _with(LLAMA, biased=True),
+    "side_by_side": _norms(LLAMA, "layer", reads="layer"),  # as GPT-NeoX
+    "one_norm": _norms(LLAMA, "layer_no_bias", reads="normed", norm=None),  # as Cohere
+    "one_biased_norm": _norms(LLAMA, "layer", reads="normed", norm=None),  # as GPT-J
+    "plus_one": _norms(LLAMA, "rms_plus_one"),  # as Gemma
+    "layer_plus_one": _norms(LLAMA, "layer_plus_one"),
+    "plain_norms": _norms(LLAMA, "layer_plain"),
+    "factors": _times(LLAMA, 0.22),  # as Granite
     "llama_tied": f.llama(32, 4, 4, 16, 64, vocab=50, tokens=12, rope=Rope(), tied=True),
 }
 

@@ -15,7 +15,7 @@ from manyheads.arch.count import params
 from manyheads.arch.layer_edits import layer_list
 from manyheads.spec.arch import Arch, attentions, mlps, with_residuals
 from manyheads.spec.errors import UserError
-from manyheads.spec.parts import Norm
+from manyheads.spec.parts import Attention, Norm
 from manyheads.spec.transplant import AddHeads, Cut, Drop, Fold, Pad, Transplant, TransplantStep, step_from_dict
 from manyheads.transplant import apply
 from tests.models.tiny import ORIGINALS
@@ -31,6 +31,11 @@ def made(arch: Arch, model: nn.Module, *steps: TransplantStep) -> tuple[Arch, nn
     return new, built
 
 
+def mlp_reads(arch: Arch) -> str:
+    """Where the MLPs of a model read from."""
+    return layer_list(arch)[0][1].reads
+
+
 class ParallelForm(nn.Module):
     """x += sum_i A_i(n_i(x)); x += sum_i M_i(m_i(x)), by the source's own branches."""
 
@@ -39,6 +44,8 @@ class ParallelForm(nn.Module):
         self.blocks = nn.ModuleList(blocks)
 
     def forward(self, x: Tensor, *args: object) -> Tensor:
+        if self.blocks[0].mlp.spec.reads != "stream":  # each layer is the sum of its branches already
+            return x + sum(block(x, *args) - x for block in self.blocks)
         x = x + sum(block.attention(x, *args) - x for block in self.blocks)
         return x + sum(block.mlp(x) - x for block in self.blocks)
 
@@ -92,6 +99,10 @@ def test_dropped_layers_are_skipped(name: str) -> None:
 def test_added_heads_change_no_output_and_can_learn(name: str, of: int | None) -> None:
     arch = CASES[name]
     model = trained(arch)
+    if of is not None and mlp_reads(arch) == "normed":
+        with pytest.raises(UserError, match="draw new heads"):
+            made(arch, model, AddHeads(1, 6, of=of))
+        return
     new, wide = made(arch, model, AddHeads(1, 6, of=of, seed=5))
     assert [op.heads for stage in new.stages for op in attentions(stage)][1] == attentions(arch.stages[0])[0].heads + 6
     agree(wide(*batch(arch)), model(*batch(arch)))
@@ -244,8 +255,45 @@ def test_wrong_steps_are_refused_in_words(data: dict[str, object], words: str) -
         step_from_dict(data)
 
 
+@pytest.mark.parametrize("where", ["out_scale", "times"])
+def test_factors_that_differ_move_into_the_weights(where: str) -> None:
+    first, second = LLAMA.stages[0].unit[0], LLAMA.stages[0].unit[0]
+    if where == "out_scale":
+        first, second = (
+            (replace(layer[0], op=replace(layer[0].op, out_scale=factor)), layer[1])
+            for layer, factor in ((first, 0.5), (second, 0.25))
+        )
+    else:
+        first, second = (
+            tuple(replace(branch, times=factor) for branch in layer) for layer, factor in ((first, 0.5), (second, 2.0))
+        )
+    mixed = replace(LLAMA, stages=tuple(replace(LLAMA.stages[0], depth=2, unit=(layer,)) for layer in (first, second)))
+    model = trained(mixed)
+    _, folded = made(mixed, model, Fold(((1, 2),)))
+    model.blocks[1] = ParallelForm([model.blocks[1], model.blocks[2]])
+    model.blocks[2] = Nothing()
+    agree(folded(*batch(mixed)), model(*batch(mixed)))
+
+
+def test_norms_behind_a_branch_and_over_all_heads_do_not_fold() -> None:
+    for change, words in (
+        (lambda r: replace(r, after=Norm("rms")), "norm of a sum"),
+        (
+            lambda r: (
+                replace(r, op=replace(r.op, qk_norm=Norm("rms"), qk_norm_over="inner"))
+                if isinstance(r.op, Attention)
+                else r
+            ),
+            "all heads of a layer",
+        ),
+    ):
+        arch = with_residuals(LLAMA, change)
+        with pytest.raises(UserError, match=words):
+            apply(arch, trained(arch).state_dict(), [Fold(((1, 2),))])
+
+
 def test_the_head_count_of_a_rank_paper_model_keeps_its_scale() -> None:
-    """`out_scale` moves into the output projection."""
+    """An `out_scale` that all layers share stays."""
     arch = f.stack(16, 3, 4, 8, 64, tokens=6, kv_heads=2, gated=True)
     scaled = with_residuals(
         arch, lambda r: replace(r, op=replace(r.op, out_scale=0.25)) if hasattr(r.op, "out_scale") else r

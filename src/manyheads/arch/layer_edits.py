@@ -15,7 +15,7 @@ from manyheads.spec.arch import Arch, layers
 from manyheads.spec.errors import UserError
 from manyheads.spec.parts import Attention, Layer, Mlp, Nested, Norm, Residual, Same, Softmax, Stage
 
-BIASED = ("layer",)  # norms with a bias
+BIASED = ("layer", "layer_plus_one")  # norms with a bias
 
 
 def layer_list(arch: Arch) -> list[Layer]:
@@ -48,6 +48,11 @@ def attention_and_mlp(layer: Layer) -> tuple[Residual, Residual]:
         raise UserError(f"a layer of {', '.join(kinds)} is not attention and an MLP; it can be dropped, not folded")
     attention, mlp = layer
     assert isinstance(attention.op, Attention)
+    if attention.op.qk_norm is not None and attention.op.qk_norm_over == "inner":
+        raise UserError(
+            "one norm goes over the queries of all heads of a layer, so that heads cannot be added or removed without a "
+            "change of the others; drop layers instead"
+        )
     if not isinstance(attention.op.mix, Softmax):
         raise UserError(
             f"{type(attention.op.mix).__name__} attention has more weights than its projections; such layers can be "
@@ -80,6 +85,7 @@ def folded(group: Sequence[Layer]) -> Layer:
         _alike(replace(mlp_of(first_mlp), mlp_dim=1, bias=True), replace(mlp_of(mlp), mlp_dim=1, bias=True), "MLPs")
         _alike(first_attention.norm, attention.norm, "norms")
         _alike(first_mlp.norm, mlp.norm, "norms")
+        _alike(first_mlp.reads, mlp.reads, "MLPs' inputs")
     ops = [heads_of(attention) for attention, _ in pairs]
     group_sizes = {op.inner // op.kv_inner for op in ops}
     if len(group_sizes) > 1:
@@ -93,13 +99,20 @@ def folded(group: Sequence[Layer]) -> Layer:
         kv_heads=None if ops[0].kv_heads is None else sum(op.kv_heads or op.heads for op in ops),
         qkv_bias=any(op.qkv_bias for op in ops) or _biased(first_attention.norm),
         out_bias=any(op.out_bias for op in ops),
-        out_scale=1.0,
+        out_scale=_shared([op.out_scale for op in ops]),
     )
     mlps = [mlp_of(mlp) for _, mlp in pairs]
-    units = replace(
-        mlps[0], mlp_dim=sum(op.mlp_dim for op in mlps), bias=any(op.bias for op in mlps) or _biased(first_mlp.norm)
+    read = first_attention.norm if first_mlp.reads == "normed" else first_mlp.norm
+    units = replace(mlps[0], mlp_dim=sum(op.mlp_dim for op in mlps), bias=any(op.bias for op in mlps) or _biased(read))
+    return (
+        replace(first_attention, op=heads, scaled=None, times=_shared([branch.times for branch, _ in pairs])),
+        replace(first_mlp, op=units, scaled=None, times=_shared([branch.times for _, branch in pairs])),
     )
-    return (replace(first_attention, op=heads, scaled=None), replace(first_mlp, op=units, scaled=None))
+
+
+def _shared(factors: Sequence[float]) -> float:
+    """The factor that all layers of a group have, or 1 where they differ and it moves into their weights."""
+    return factors[0] if len(set(factors)) == 1 else 1.0
 
 
 def _foldable(branch: Residual) -> None:
@@ -107,6 +120,11 @@ def _foldable(branch: Residual) -> None:
         raise UserError(
             "the norms of this model stand behind its residual branches, and layers fold only where norms stand in front "
             "(pre-norm); drop layers instead"
+        )
+    if branch.after is not None:
+        raise UserError(
+            "a norm stands behind the attention or the MLP of this model, and the norm of a sum is not the sum of norms; "
+            "drop layers instead"
         )
     if branch.rows != "all":
         raise UserError("a branch that updates the class token alone does not fold; drop layers instead")
@@ -136,6 +154,11 @@ def with_more_heads(layer: Layer, heads: int, of: Layer | None = None) -> Layer:
     biased = op.qkv_bias
     if of is not None:
         other, _ = attention_and_mlp(of)
+        if mlp.reads == "normed":
+            raise UserError(
+                "the MLP of this layer reads the norm of its attention, whose gain cannot move into the queries; draw new "
+                "heads from a seed instead of another layer"
+            )
         _alike(_bare(op), _bare(heads_of(other)), "attentions")
         _alike(attention.norm, other.norm, "norms")
         biased = biased or heads_of(other).qkv_bias or _biased(attention.norm)

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from manyheads.arch.layer_edits import attention_and_mlp, folded, heads_of, mlp_of
 from manyheads.spec.errors import UserError
-from manyheads.spec.parts import Residual
+from manyheads.spec.parts import Norm, Residual
 
 from .layer_weights import TrainedLayer, Weights
 
@@ -35,13 +35,14 @@ def _attention(group: Sequence[TrainedLayer], residual: Residual) -> Weights:
     for layer in group:
         branch, _ = attention_and_mlp(layer.record)
         own = heads_of(branch)
-        weight, bias = reading(branch, "attention", layer.weights, "attention.op.qkv")
+        weight, bias = reading(branch.norm, "attention", layer.weights, "attention.op.qkv")
         sizes = (own.inner, own.kv_inner, own.kv_inner)
         for column, rows in zip(parts, weight.split(sizes), strict=True):
             column.append(rows)
         for column, rows in zip(biases, bias.split(sizes), strict=True):
             column.append(rows)
-        out, out_bias = writing(branch, "attention", layer.weights, "attention.op.out", own.out_scale)
+        factor = own.out_scale * branch.times / (op.out_scale * residual.times)
+        out, out_bias = writing(branch, "attention", layer.weights, "attention.op.out", factor)
         outs.append(out)
         out_biases.append(out_bias)
     weights = {
@@ -75,13 +76,16 @@ def _mlp(group: Sequence[TrainedLayer], residual: Residual) -> Weights:
     biases: list[list[Tensor]] = [[] for _ in range(halves)]
     outs, out_biases = [], []
     for layer in group:
-        _, branch = attention_and_mlp(layer.record)
-        weight, bias = reading(branch, "mlp", layer.weights, "mlp.op.inp")
+        attention, branch = attention_and_mlp(layer.record)
+        shared = branch.reads == "normed"  # the MLP reads the attention's norm
+        weight, bias = reading(
+            attention.norm if shared else branch.norm, "attention" if shared else "mlp", layer.weights, "mlp.op.inp"
+        )
         for column, rows in zip(parts, weight.chunk(halves), strict=True):
             column.append(rows)
         for column, rows in zip(biases, bias.chunk(halves), strict=True):
             column.append(rows)
-        out, out_bias = writing(branch, "mlp", layer.weights, "mlp.op.out")
+        out, out_bias = writing(branch, "mlp", layer.weights, "mlp.op.out", branch.times / residual.times)
         outs.append(out)
         out_biases.append(out_bias)
     weights = {
@@ -94,35 +98,37 @@ def _mlp(group: Sequence[TrainedLayer], residual: Residual) -> Weights:
     return weights
 
 
-def reading(branch: Residual, name: str, weights: Weights, matrix: str) -> tuple[Tensor, Tensor]:
-    """The matrix that reads a branch's norm and its bias, after the norm's gain and bias have moved into them."""
+def reading(norm: Norm | None, name: str, weights: Weights, matrix: str) -> tuple[Tensor, Tensor]:
+    """The matrix that reads the norm of branch `name` and its bias, after the norm's gain and bias have moved into them."""
     weight = weights[f"{matrix}.weight"]
     bias = weights.get(f"{matrix}.bias")
     bias = weight.new_zeros(weight.shape[0]) if bias is None else bias
-    kind = None if branch.norm is None else branch.norm.kind
+    kind = None if norm is None else norm.kind
     match kind:
         case None:
             return weight, bias
-        case "layer":
-            bias = bias + weight @ weights[f"{name}.norm.bias"]
+        case "layer" | "layer_plus_one":
+            gain = weights[f"{name}.norm.weight"] + (kind == "layer_plus_one")
+            return weight * gain, bias + weight @ weights[f"{name}.norm.bias"]
+        case "rms" | "layer_no_bias":
             return weight * weights[f"{name}.norm.weight"], bias
-        case "rms":
-            return weight * weights[f"{name}.norm.weight"], bias
+        case "rms_plus_one":
+            return weight * (1 + weights[f"{name}.norm.weight"]), bias
+        case "layer_plain":
+            return weight, bias
         case "unit":
             return weight * weights[f"{name}.norm.scale"], bias
         case _:
             raise UserError(f"a {kind} norm does not move into the matrix behind it; drop layers instead")
 
 
-def writing(
-    branch: Residual, name: str, weights: Weights, matrix: str, out_scale: float = 1.0
-) -> tuple[Tensor, Tensor]:
-    """The matrix that writes into the residual stream and its bias, times the layer scale and `out_scale`."""
+def writing(branch: Residual, name: str, weights: Weights, matrix: str, factor: float) -> tuple[Tensor, Tensor]:
+    """The matrix that writes into the residual stream and its bias, times `factor` and the layer scale."""
     weight = weights[f"{matrix}.weight"]
     bias = weights.get(f"{matrix}.bias")
     bias = weight.new_zeros(weight.shape[0]) if bias is None else bias
-    if out_scale != 1.0:
-        weight, bias = weight * out_scale, bias * out_scale
+    if factor != 1.0:
+        weight, bias = weight * factor, bias * factor
     if branch.scaled is not None:
         scale = weights[f"{name}.scale"]
         weight, bias = weight * scale[:, None], bias * scale
@@ -130,6 +136,10 @@ def writing(
 
 
 def plain_norm(branch: Residual, name: str, weights: Weights) -> Weights:
-    """A norm's own weights after its gain and bias have moved on: 1 and 0."""
+    """A norm's own weights after its gain and bias have moved on: a gain of 1 and a bias of 0."""
     own = {key: tensor for key, tensor in weights.items() if key.startswith(f"{name}.norm.")}
-    return {key: torch.zeros_like(it) if key.endswith(".bias") else torch.ones_like(it) for key, it in own.items()}
+    zero_based = branch.norm is not None and branch.norm.kind.endswith("_plus_one")
+    return {
+        key: torch.zeros_like(tensor) if zero_based or key.endswith(".bias") else torch.ones_like(tensor)
+        for key, tensor in own.items()
+    }

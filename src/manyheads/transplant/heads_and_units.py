@@ -105,7 +105,7 @@ def _projection(layer: TrainedLayer) -> list[Tensor]:
 def _read(layer: TrainedLayer) -> list[Tensor]:
     """As `_projection`, after the norm's gain and bias have moved into the matrix."""
     branch, _ = attention_and_mlp(layer.record)
-    return _three(heads_of(branch), *reading(branch, "attention", layer.weights, QKV))
+    return _three(heads_of(branch), *reading(branch.norm, "attention", layer.weights, QKV))
 
 
 def _three(op: Attention, weight: Tensor, bias: Tensor) -> list[Tensor]:

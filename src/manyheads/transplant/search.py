@@ -231,14 +231,15 @@ class Parallel(nn.Module):
 
     def forward(self, x: Tensor, *args: Any) -> Tensor:
         members: Any = self.blocks
-        x = x + sum(_delta(block.attention, x, *args) for block in members)
-        return x + sum(_delta(block.mlp, x) for block in members)
-
-
-def _delta(branch: Any, x: Tensor, *args: Any) -> Tensor:
-    """What a pre-norm branch adds."""
-    added: Tensor = branch.scaled(branch.op(branch.norm(x), *args))
-    return added
+        normed = [block.attention.norm(x) for block in members]
+        added = x + sum(block.attention.change(y, *args) for block, y in zip(members, normed, strict=True))
+        match members[0].mlp.spec.reads:
+            case "stream":
+                return added + sum(block.mlp.change(block.mlp.norm(added)) for block in members)
+            case "layer":
+                return added + sum(block.mlp.change(block.mlp.norm(x)) for block in members)
+            case _:
+                return added + sum(block.mlp.change(y) for block, y in zip(members, normed, strict=True))
 
 
 def parallel(blocks: Sequence[Any]) -> nn.Module:

@@ -16,7 +16,7 @@ from manyheads.arch.count import params
 from manyheads.arch.layer_edits import attention_and_mlp, heads_of, layer_list, mlp_of, with_cuts, with_layers
 from manyheads.spec.arch import Arch
 from manyheads.spec.errors import UserError
-from manyheads.spec.parts import Layer
+from manyheads.spec.parts import Attention, Layer
 from manyheads.spec.transplant import Cut
 
 Call = Callable[[nn.Module, Any], Any]
@@ -93,7 +93,9 @@ class _Moments:
         columns = branch.op.out.weight.double()
         if branch.scale is not None:
             columns = columns * branch.scale.double()[:, None]
-        columns = columns * getattr(branch.op.spec, "out_scale", 1.0)
+        columns = columns * branch.spec.times
+        if isinstance(branch.op.spec, Attention):
+            columns = columns * branch.op.spec.out_scale
         groups = columns.unflatten(1, (-1, self.size))  # width, groups, size
         grams = torch.einsum("wgi,wgj->gij", groups, groups)
         return tuple(((self.total * grams).sum(dim=(1, 2)) / self.tokens).tolist())
