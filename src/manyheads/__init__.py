@@ -4,8 +4,9 @@
     lean = redesign("vit_b", depth=7, heads=16, mlp_dim=1536)
     cost(lean).params.total          # 40112872
 
-    from manyheads import compare
+    from manyheads import compare, load
     print(*compare("vit_b", lean, data="photos", epochs=20, no_loss=0.005).verdicts, sep="\n")
+    model = load("hf:FOLDER")        # trained weights of transformers; timm:NAME and run:FOLDER likewise
 
 Names are imported when first used: `import manyheads` loads neither torch nor numpy. A model is its record or a name:
 a zoo name, `timm:NAME`, `hf:FOLDER` or whatever else `resolve` knows.
@@ -26,6 +27,7 @@ _HOMES = {
     "plan": "planner", "Budget": "planner", "Limits": "planner", "Recipe": "spec.recipe",
     "Run": "runs", "RunSpec": "runs", "Images": "tasks",
     "compare": "interop.compare", "edit": "arch.redesign", "javascript": "arch.symbol", "resolve": "interop.resolve",
+    "load": "interop.door", "convert": "interop.door", "export": "interop.export_model",
 }
 _ROOMS = ("train", "report")  # packages that can be called
 _MODELS = {"cost": 1, "redesign": 1, "controls": 2, "plan": 1, "build": 1}  # how many first arguments are models
@@ -34,7 +36,8 @@ _MODELS = {"cost": 1, "redesign": 1, "controls": 2, "plan": 1, "build": 1}  # ho
 # fmt: off
 __all__ = [
     "Arch", "Budget", "Images", "Limits", "Probe", "Recipe", "Run", "RunSpec", "UserError", "audit", "build", "compare",
-    "controls", "cost", "edit", "javascript", "plan", "probe", "redesign", "report", "resolve", "train", "zoo",
+    "controls", "convert", "cost", "edit", "export", "javascript", "load", "plan", "probe", "redesign", "report",
+    "resolve", "train", "zoo",
 ]
 # fmt: on
 

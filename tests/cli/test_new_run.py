@@ -75,7 +75,7 @@ def test_a_folder_of_trained_weights_says_that_training_starts_from_random_ones(
         run = trained(tmp_path / f"run{number}", name, "--set", "task.limit=20", "--set", "task.test_limit=10")
         told = capsys.readouterr().err
         assert f"{name} gives the architecture alone, and training starts from random weights" in told
-        assert "--task glue --weights FOLDER" in told
+        assert f"to start from its trained ones, add --weights {name}" in told
         assert run.spec.label == {"model": name, "weights": "random"}
 
 

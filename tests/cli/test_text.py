@@ -132,7 +132,7 @@ def test_what_cannot_be_generated_is_told(run: Path, tmp_path: Path) -> None:
     for words, told in [
         ([f"run:{tmp_path}"], "holds no trained model"),
         ([tmp_path / "bert", "--tokenizer", "stories"], "writes no text"),
-        ([run / "model"], "does not say which tokenizer"),
+        ([tmp_path / "small"], "does not say which tokenizer"),
         ([f"run:{run}", "--tokenizer", "bytes"], "is not the one of"),
         ([tmp_path / "small", "--tokenizer", "bytes"], "has 261 ids and the model's vocabulary is 90"),
         ([f"run:{run}", "--prompt", "word " * 50], "tokens and the model takes 32"),

@@ -170,8 +170,9 @@ def test_a_recipes_task_keeps_its_augmentation_on_other_data(tmp_path: Path) -> 
         (("nystromformer_image",), "write --task list_ops or --task"),
         (("vit_ti", "--data", "shards:x"), "is no image dataset"),
         (("gpt2", "--data", "shards:x"), "shards:x is not at"),
-        (("bert_base", "--recipe", "glue", "--weights", "hf:bert-base"), "weights that manyheads saved"),
-        (("vit_ti", "--weights", "timm:vit_tiny_patch16_224"), "and not from those of timm"),
+        (("bert_base", "--recipe", "glue", "--weights", "hf:a/b/c"), "hf:a/b/c is not a folder here, and it cannot be"),
+        (("vit_ti", "--weights", "timm:vit_tiny_patch61_224"), "did you mean vit_tiny_patch16_224"),
+        (("vit_ti", "--weights", "nowhere"), "holds no trained model; write hf:FOLDER"),
     ],
 )
 def test_mistakes_are_one_sentence(

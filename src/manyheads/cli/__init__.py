@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import re
 import sys
 from collections.abc import Sequence
 from io import TextIOWrapper
@@ -14,6 +16,7 @@ from manyheads.spec.errors import UserError, first_line, readable
 from .audit import audit
 from .catalogue import datasets, experiments, recipes, tasks
 from .compare import compare
+from .convert import convert, export
 from .data import data
 from .demo import demo
 from .generate import generate
@@ -28,6 +31,7 @@ from .shape import shape
 from .theory import theory
 from .tokenize import tokenize
 from .train import train
+from .transplant import transplant
 from .zoo import zoo
 
 app = typer.Typer(
@@ -39,7 +43,7 @@ app = typer.Typer(
 )
 COMMANDS = (
     *(zoo, shape, plan, train, compare, demo, run, runs, pack, report, probe, rank, theory, audit, data, tokenize),
-    *(generate, tasks, recipes, datasets, experiments),
+    *(generate, convert, export, transplant, tasks, recipes, datasets, experiments),
 )
 for command in COMMANDS:
     app.command()(command)
@@ -65,6 +69,8 @@ def main(argv: Sequence[str] | None = None) -> None:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):  # a name on the disk may hold what the terminal cannot show
             stream.reconfigure(errors="backslashreplace")
+    if re.fullmatch("0*[1-9][0-9]{0,5}", os.environ.get("COLUMNS", "80")) is None:
+        del os.environ["COLUMNS"]  # some terminals say 0, and tables of no width are empty
     try:
         app(args=None if argv is None else list(argv), prog_name="manyheads")
     except UserError as error:

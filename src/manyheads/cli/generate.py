@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -15,10 +16,13 @@ from .numbers import parameters, size
 
 if TYPE_CHECKING:
     from manyheads.data.text.vocabulary import Vocabulary
+    from manyheads.interop.folder_tokenizer import FolderTokenizer
 
 
 def generate(
-    model: Annotated[str, typer.Argument(help="run:FOLDER of a finished run, or the folder of a saved model.")],
+    model: Annotated[
+        str, typer.Argument(help="hf:FOLDER, run:FOLDER of a finished run, or the folder of a saved model.")
+    ],
     prompt: Annotated[str, typer.Option(help="Beginning of the text.")] = "Once upon a time",
     tokens: Annotated[int, typer.Option(help="Largest number of tokens to write.")] = 200,
     temperature: Annotated[float, typer.Option(help="0 always takes the most probable token.")] = 0.8,
@@ -28,7 +32,12 @@ def generate(
     ] = 1.0,
     samples: Annotated[int, typer.Option(help="Number of texts, written as one batch.")] = 1,
     seed: Annotated[int, typer.Option(help="Seed of the sampling.")] = 0,
-    tokenizer: Annotated[str | None, typer.Option(help="Default: the tokenizer of the run's data.")] = None,
+    chat: Annotated[
+        bool, typer.Option("--chat", help="The prompt is a message in the chat template of the model's folder.")
+    ] = False,
+    tokenizer: Annotated[
+        str | None, typer.Option(help="Default: the tokenizer in the model's folder, or that of the run's data.")
+    ] = None,
     device: Annotated[str | None, typer.Option(help="cpu, cuda, cuda:1. Default: a GPU if there is one.")] = None,
     data_root: Annotated[Path | None, typer.Option(help="Folder of tokenizers and corpora.")] = None,
     no_cache: Annotated[
@@ -41,22 +50,19 @@ def generate(
 
     from manyheads.arch.count import params
     from manyheads.data.local_data import data_root as data_folder
+    from manyheads.interop.door import with_folder
     from manyheads.models.generate import Sampling, positions
     from manyheads.models.generate import generate as write
-    from manyheads.models.store import load
     from manyheads.nn.device import pick_device
 
     if samples < 1:
         raise UserError(f"--samples {samples}: write 1 or more")
-    folder = Path(model.removeprefix("run:"))
-    saved = folder / "model" if (folder / "model").is_dir() else folder
-    if not (saved / "arch.json").is_file():
-        raise UserError(f"{model} holds no trained model; give run:FOLDER of a finished run, or a saved model's folder")
     where = pick_device(device)
-    network: Any = load(saved, device=where)
+    loaded, folder, gguf = with_folder(model, where)
+    network: Any = loaded
     limit = positions(network.arch)
-    vocabulary = _tokenizer(folder, tokenizer, data_folder(data_root), network.arch.embed.vocab)
-    ids = vocabulary.encode([prompt])[0] or [vocabulary.role("end")]  # an empty prompt begins a document
+    words = _words(model, folder, gguf, tokenizer, data_folder(data_root), network.arch.embed.vocab)
+    ids = words.encode_chat(prompt) if chat else words.encode(prompt)
     if len(ids) > limit:
         raise UserError(f"the prompt has {len(ids)} tokens and the model takes {limit}; shorten it")
     text = write(
@@ -64,10 +70,11 @@ def generate(
         torch.tensor([ids] * samples, device=where),
         tokens,
         sampling=Sampling(temperature, top_k, top_p, seed),
-        stop=vocabulary.roles.get("end"),
+        stop=words.ends,
         cached=not no_cache,
     )
-    texts = [vocabulary.decode(row) for row in text.ids.tolist()]
+    begin = len(ids) if chat else 0
+    texts = [words.decode(row[begin:]) for row in text.ids.tolist()]
     count = params(network.arch)
     each = text.seconds / max(1, text.new - 1)
     if as_json:
@@ -91,7 +98,43 @@ def generate(
     )
 
 
-def _tokenizer(folder: Path, name: str | None, root: Path, vocab: int) -> Vocabulary:
+@dataclass(frozen=True)
+class OwnWords:
+    """The vocabulary of a run's data."""
+
+    vocabulary: Vocabulary
+
+    @property
+    def ends(self) -> tuple[int, ...]:
+        """The token after a document, if there is one."""
+        return tuple(id for role, id in self.vocabulary.roles.items() if role == "end")
+
+    def encode(self, prompt: str) -> list[int]:
+        """The ids of a prompt; an empty one begins a document."""
+        return self.vocabulary.encode([prompt])[0] or [self.vocabulary.role("end")]
+
+    def encode_chat(self, message: str) -> list[int]:
+        """Refused, because only a folder of transformers has a chat template."""
+        raise UserError(f"tokenizer {self.vocabulary.name} has no chat template; leave --chat out")
+
+    def decode(self, ids: list[int]) -> str:
+        """The text of ids, without special tokens."""
+        return self.vocabulary.decode(ids)
+
+
+def _words(
+    model: str, folder: Path, gguf: str | None, name: str | None, root: Path, vocab: int
+) -> OwnWords | FolderTokenizer:
+    """The tokenizer `name`, or else the one in the model's folder, or else that of the run's data."""
+    from manyheads.interop.folder_tokenizer import folder_tokenizer, has_tokenizer
+
+    if name is None and (gguf or has_tokenizer(folder)):
+        return folder_tokenizer(folder, gguf)
+    run = folder.parent if folder.name == "model" and (folder.parent / "spec.json").is_file() else folder
+    return OwnWords(_tokenizer(model, run, name, root, vocab))
+
+
+def _tokenizer(model: str, folder: Path, name: str | None, root: Path, vocab: int) -> Vocabulary:
     """The tokenizer `name`, or that of the run's data; refused if the model cannot have been trained with it."""
     from manyheads.data.text import corpora
     from manyheads.data.text.vocabulary import load
@@ -101,7 +144,7 @@ def _tokenizer(folder: Path, name: str | None, root: Path, vocab: int) -> Vocabu
     task = spec.get("task", {}) if isinstance(spec, dict) else {}
     data = task.get("data") if task.get("is") == "LanguageModel" else None
     if name is None and data is None:
-        raise UserError(f"{folder} does not say which tokenizer it was trained with; write --tokenizer NAME")
+        raise UserError(f"{model} does not say which tokenizer it was trained with; write --tokenizer NAME")
     own = None
     if data is not None:
         try:

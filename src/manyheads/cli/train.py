@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from manyheads.spec.recipe import Recipe
     from manyheads.spec.task import Task
 
-LIBRARIES = {"hf": "transformers", "timm": "timm"}
-
 
 def train(
     model: Annotated[
@@ -58,7 +56,8 @@ def train(
         typer.Option("--set", help="Set any field of the recipe or the task: recipe.clip=0, task.limit=9."),
     ] = None,
     weights: Annotated[
-        Path | None, typer.Option(help="Weights to fine-tune from: a finished run, or the folder of a saved model.")
+        str | None,
+        typer.Option(help="Weights to start from: hf:FOLDER, timm:NAME, run:FOLDER, or the folder of a saved model."),
     ] = None,
     tokenizer: Annotated[str | None, typer.Option(help="Tokenizer of text that --data gives as a path.")] = None,
     seed: Annotated[int, typer.Option(help="Random seed of initial weights, data order and augmentation.")] = 0,
@@ -108,16 +107,12 @@ def train(
             )
         from manyheads.runs import Run
 
-        _train(Run.open(resume), device, parallel, data_root, quiet, tensorboard, _saved(weights))
+        _train(Run.open(resume), device, parallel, data_root, quiet, tensorboard, _saved(weights, resume))
         return
-    if model is None:
+    if model is None and weights is None:
         raise UserError("no model was given; write a name, such as `manyheads train demo:lean`, or --resume FOLDER")
-    source = _saved(weights)
-    digest = None
-    if source is not None:
-        from manyheads.train.finetune import weights_digest
-
-        digest = weights_digest(source)
+    model = model or str(weights)  # the model of the weights
+    folder = out or Path("runs") / f"{re.sub(r'[^A-Za-z0-9_.]+', '_', Path(model).name)}-s{seed}"
     from manyheads.interop.stated_run import Stated, is_arm, planned
     from manyheads.spec.recipe import IMAGENET_IMAGES
 
@@ -135,7 +130,14 @@ def train(
         root=data_root,
         tokenizer=tokenizer,
     )
-    arch, work, plan = planned(model, stated, digest)
+    source, digest = None if dry_run else _saved(weights, folder), None
+    start = None
+    if source is not None:
+        from manyheads.spec.serialise import load
+        from manyheads.train.finetune import weights_digest
+
+        digest, start = weights_digest(source), load(source / "arch.json")
+    arch, work, plan = planned(model, stated, digest, start)
     if dry_run:
         samples = IMAGENET_IMAGES if recipe in ("table6", "table6_large") else None
         _estimate(arch, plan, work, samples, gpus, tflops, utilisation, parallel, data_root)
@@ -152,25 +154,33 @@ def train(
     if is_arm(model) and os.environ.get("RANK", "0") == "0":
         words = f"{type(work).__name__}, {plan.basis.amount:,.6g} {plan.basis.kind} of batch {plan.batch}"
         print(f"{model} has its own task and recipe: {words}", file=sys.stderr)
-    folder = out or Path("runs") / f"{re.sub(r'[^A-Za-z0-9_.]+', '_', Path(model).name)}-s{seed}"
-    label = {} if source is not None or is_arm(model) else scratch_label(model)
-    run = Run.create(folder, RunSpec(arch, work, plan, seed, label))
+    if source is None:
+        label = {} if is_arm(model) else scratch_label(model)
+    else:
+        label = {"model": model, "weights": str(weights)}
+        _check_start(source, arch, work, data_root)
+    stated_weights = digest if digest is not None and work.starts_from is None else ""
+    run = Run.create(folder, RunSpec(arch, work, plan, seed, label, stated_weights))
     _train(run, device, parallel, data_root, quiet, tensorboard, source)
 
 
-def _saved(given: Path | None) -> Path | None:
-    """The folder of a saved model: the one given, or the one inside the run given."""
+def _saved(given: str | None, run: Path) -> Path | None:
+    """The folder of a saved model with the weights that a run starts from. Those of other libraries are converted
+    into a folder beside the run."""
     if given is None:
         return None
-    kind, _, rest = str(given).partition(":")
-    folder = Path(rest if kind in ("run", "hf") and rest else given)
-    if kind in ("hf", "timm") and rest and not (folder / "arch.json").is_file():
-        raise UserError(
-            f"--weights {given}: training starts from weights that manyheads saved, which are a finished run or a folder "
-            f"with arch.json and model.safetensors, and not from those of {LIBRARIES[kind]}; `manyheads train {given}` "
-            "without --weights trains the same architecture from random weights"
-        )
-    return folder / "model" if (folder / "model").is_dir() else folder
+    from manyheads.interop.start_weights import starting_folder
+
+    return starting_folder(given, run.parent)
+
+
+def _check_start(source: Path, arch: Arch, task: Task, root: Path | None) -> None:
+    """Refuse weights that the model cannot start from, before a run folder is made."""
+    from manyheads.interop.start_weights import compare_tokenizers
+    from manyheads.train.finetune import check_fits
+
+    check_fits(arch, source)
+    compare_tokenizers(source, task, root)
 
 
 def _train(
@@ -184,8 +194,9 @@ def _train(
 ) -> None:
     from manyheads.train.early_end import Stopped
     from manyheads.train.loop import train as trained
+    from manyheads.train.parallel import processes_started
 
-    many = int(os.environ.get("WORLD_SIZE", "1")) > 1
+    many = processes_started() > 1
     first = os.environ.get("RANK", "0") == "0"
     if run.result is not None and first:
         print(f"{run.path} is finished", file=sys.stderr)
@@ -197,13 +208,22 @@ def _train(
             print(f"manyheads: {stop}", file=sys.stderr)
         raise typer.Exit(stop.code) from None
     if first:
-        metric, timing, best = result["better"][0], result["timing"], result["best"]
-        layers = in_layers(run.spec.arch)
-        told = "" if layers is None else f"; parameters: {parameters(result['params'], layers)}"
-        print(
-            f"{metric} {result['score'][metric]:.4g} after {result['steps']:,} steps (best {best[metric]:.4g} at "
-            f"{best['step']:,}), {timing['seconds']:.0f} s at {timing['rate']:,.0f} {timing['unit']}{told}: {run.path}"
-        )
+        try:
+            print(_last_line(result, run))
+        except (KeyError, TypeError, ValueError, IndexError, AttributeError) as error:  # somebody else's result
+            raise UserError(
+                f"the result of {run.path} is not what training writes: {type(error).__name__} {error}"
+            ) from None
+
+
+def _last_line(result: dict[str, Any], run: Any) -> str:
+    metric, timing, best = result["better"][0], result["timing"], result["best"]
+    layers = in_layers(run.spec.arch)
+    told = "" if layers is None else f"; parameters: {parameters(result['params'], layers)}"
+    return (
+        f"{metric} {result['score'][metric]:.4g} after {result['steps']:,} steps (best {best[metric]:.4g} at "
+        f"{best['step']:,}), {timing['seconds']:.0f} s at {timing['rate']:,.0f} {timing['unit']}{told}: {run.path}"
+    )
 
 
 def _estimate(
@@ -221,11 +241,9 @@ def _estimate(
     from manyheads.train.estimate import estimate
 
     if samples is None and recipe.basis.kind == "epochs":
-        import torch
+        from manyheads.tasks import sample_count
 
-        from manyheads.tasks import open_task
-
-        samples = open_task(task, torch.device("cpu"), 0, recipe.batch, root=root).samples
+        samples = sample_count(task, recipe.batch, root=root)
     kind = cast(Any, parallel or "ddp")
     found = estimate(arch, recipe, samples=samples, gpus=gpus, device_tflops=tflops, utilisation=share, parallel=kind)
     rows = [("parameters", parameters(found.params, in_layers(arch)))]

@@ -18,9 +18,12 @@ from manyheads.spec.errors import UserError, first_line, nearest, optional
 from manyheads.spec.parts import Pair, Points, Token
 from manyheads.spec.serialise import read_json
 
+from .folder_tokenizer import has_tokenizer
+from .foreign_source import gguf_file, silence
 from .no_pickle import weights_only
 from .resolve import resolve
 
+SAFE: dict[str, Any] = {"use_safetensors": True}
 SUFFIXES = (".jpg", ".jpeg", ".png", ".webp", ".gif")
 
 
@@ -99,7 +102,7 @@ def image_batch(folder: Path, kind: Input, batch: int) -> Any:
     mode = "L" if kind.channels == 1 else "RGB"
     try:
         pixels = [v2.Compose(steps)(pillow.open(file).convert(mode)) for file in files]
-    except OSError as error:
+    except (OSError, ValueError, SyntaxError, pillow.DecompressionBombError) as error:
         raise UserError(f"an image of {folder} cannot be read: {error}") from None
     return _by_keyword(kind.keyword, torch.stack(pixels))
 
@@ -107,16 +110,18 @@ def image_batch(folder: Path, kind: Input, batch: int) -> Any:
 def text_batch(file: Path, name: str, kind: Input, batch: int, *, trust_remote_code: bool = False) -> Any:
     """The beginning of a text file as `batch` consecutive sequences, tokenized by the tokenizer in the model's own
     folder. `trust_remote_code` as in `load`."""
-    prefix, _, folder = name.partition(":")
-    if not isinstance(kind, TokenInput) or prefix != "hf":
+    prefix, _, rest = name.partition(":")
+    folder = rest if prefix == "hf" else name
+    if not isinstance(kind, TokenInput) or (prefix != "hf" and not has_tokenizer(Path(folder))):
         raise UserError(
             f"--text needs the model's tokenizer, and {name} has none; write hf:FOLDER, where FOLDER holds a tokenizer"
         )
     transformers = optional("transformers", "manyheads[hf]")
+    place, own = _place(folder)
     try:
         text = file.read_text(encoding="utf-8")
-        with weights_only():
-            tokenizer = transformers.AutoTokenizer.from_pretrained(folder, trust_remote_code=trust_remote_code)
+        with weights_only(), silence():
+            tokenizer = transformers.AutoTokenizer.from_pretrained(place, trust_remote_code=trust_remote_code, **own)
     except Exception as error:  # transformers, on a tokenizer's files that nobody has checked before
         raise UserError(f"--text {file}: {first_line(error)}{_own_code(error)}") from None
     ids = tokenizer(text, return_tensors="pt", add_special_tokens=False)["input_ids"][0]
@@ -161,12 +166,12 @@ def load(
     if (folder / store.WEIGHTS).is_file() and not random:
         model = store.load(folder)
         assert isinstance(model.arch, Arch)
-        return Loaded(model, _input(model.arch, tokens), False)
+        return Loaded(model, input_of(model.arch, tokens), False)
     arch = resolve(name)
-    return Loaded(build(arch, seed=seed), _input(arch, tokens), True)
+    return Loaded(build(arch, seed=seed), input_of(arch, tokens), True)
 
 
-def _input(arch: Arch, tokens: int | None) -> Input:
+def input_of(arch: Arch, tokens: int | None) -> Input:
     """What a model of ours takes."""
     embed, length = arch.embed, tokens or arch.stages[0].tokens
     match embed:
@@ -201,23 +206,24 @@ def _timm(name: str, random: bool) -> tuple[nn.Module, Input]:
 def _hf(folder: str, random: bool, tokens: int | None, trusted: bool) -> tuple[nn.Module, Input]:
     transformers = optional("transformers", "manyheads[hf]")
     local = Path(folder).exists()
+    place, own = _place(folder)
     if _settings(Path(folder) / "config.json").get("model_type") == "manyheads":
         from . import hf  # noqa: F401 (registers manyheads with the Auto classes)
-    if local and not (Path(folder) / "config.json").is_file():
+    if local and not own and not (Path(folder) / "config.json").is_file():
         raise UserError(
             f"{folder} holds no config.json; after hf: write a folder that save_pretrained wrote, or the name of a "
             "model on the hub"
         )
     try:
-        with weights_only():
-            config = transformers.AutoConfig.from_pretrained(folder, trust_remote_code=trusted)
+        with weights_only(), silence():
+            config = transformers.AutoConfig.from_pretrained(place, trust_remote_code=trusted, **own)
             if not trusted:
                 config._attn_implementation = None  # transformers' own choice: a folder's may be a program of the hub
             model = (
                 transformers.AutoModel.from_config(config, trust_remote_code=trusted)
                 if random
                 else transformers.AutoModel.from_pretrained(
-                    folder, config=config, use_safetensors=True, trust_remote_code=trusted
+                    place, config=config, trust_remote_code=trusted, **(own or SAFE)
                 )
             )
     except Exception as error:  # transformers, on a configuration and files that nobody has checked before
@@ -235,6 +241,12 @@ def _hf(folder: str, random: bool, tokens: int | None, trusted: bool) -> tuple[n
         )
     longest: int = getattr(config, "max_position_embeddings", 512)
     return model, TokenInput(config.vocab_size, tokens or min(longest, 512), keyword="input_ids")
+
+
+def _place(name: str) -> tuple[str | Path, dict[str, Any]]:
+    """Where transformers finds a model, and the argument that names its GGUF file, if it is one."""
+    file = gguf_file(Path(name))
+    return (name, {}) if file is None else (file.parent, {"gguf_file": file.name})
 
 
 def _own_code(error: Exception) -> str:

@@ -33,13 +33,18 @@ def task_for(chosen: dict[str, Any], arch: Arch) -> Task:
     return crop_after_resize(task) if isinstance(task, Images) and not stated else task
 
 
-def fitted(arch: Arch, task: Task) -> Arch:
-    """The model for this task's data: image size and classes, vocabulary and length. What changes is told."""
+def fitted(arch: Arch, task: Task, start: Arch | None = None) -> Arch:
+    """The model for this task's data: image size and classes, vocabulary and length. What changes is told. `start` is
+    the model whose weights it starts from; its positions and ids are kept."""
     from manyheads import tasks
 
     model = tasks.fit(task, arch)
+    if start is not None:
+        from .start_weights import for_weights
+
+        model = for_weights(model, start, task)
     if model != arch:
-        _say(f"the model is built for {_changes(task, arch, model)}")
+        say(f"the model is built for {_changes(task, arch, model)}")
     tasks.check(task, model)
     return model
 
@@ -66,9 +71,9 @@ def scratch_label(model: str) -> dict[str, str]:
     the name of the model stands for no weights."""
     if not _has_weights(model):
         return {}
-    _say(
-        f"{model} gives the architecture alone, and training starts from random weights; only fine-tuning starts from "
-        "trained ones: --task glue --weights FOLDER, the folder of a finished run or of a model that manyheads saved"
+    say(
+        f"{model} gives the architecture alone, and training starts from random weights; to start from its trained ones, "
+        f"add --weights {model}"
     )
     return {"model": model, "weights": "random"}
 
@@ -82,7 +87,7 @@ def _has_weights(model: str) -> bool:
     return path.exists() and any((folder / name).is_file() for name in WEIGHTS)
 
 
-def _say(text: str) -> None:
+def say(text: str) -> None:
     """Tell people; of several processes the first one does."""
     if os.environ.get("RANK", "0") == "0":
         print(text, file=sys.stderr)

@@ -33,7 +33,7 @@ def resolve(name: str) -> Arch:
     if prefix == "timm" and rest:
         from .read_timm import named
 
-        return named(rest)
+        return _timm_folder(rest) if Path(rest).is_dir() else named(rest)
     if prefix == "run" and rest:
         return _run(Path(rest))
     path = Path(rest if prefix == "hf" and rest else name)
@@ -44,10 +44,14 @@ def resolve(name: str) -> Arch:
     if path.is_dir():
         files = [path / "arch.json", path / "config.json"]
         path = next((file for file in files if file.is_file()), path)
+        if path.is_dir() and prefix == "hf" and any(path.glob("*.gguf")):
+            return _gguf(rest)
         if path.is_dir():
             raise UserError(f"{name} holds neither arch.json nor config.json")
     if prefix == "hf" and rest and not path.exists() and path.suffix != ".json":
         return _hub(rest)
+    if prefix == "hf" and path.suffix == ".gguf":
+        return _gguf(rest)
     if path.suffix == ".json" or path.is_file() or prefix == "hf":
         return _file(path)
     if TIMM.fullmatch(name):  # such as vit_base_patch16_224, without timm: before it
@@ -90,6 +94,21 @@ def _run(folder: Path) -> Arch:
         raise UserError(f"run:{folder} is not a run: it has neither model/arch.json nor spec.json")
     spec = record.read_json(folder / "spec.json")
     return record.arch_from_dict(spec.get("arch") if isinstance(spec, dict) else None)
+
+
+def _timm_folder(name: str) -> Arch:
+    """The model in a folder that timm wrote."""
+    from .foreign_timm import timm_arch, timm_files
+
+    return timm_arch(timm_files(name))
+
+
+def _gguf(name: str) -> Arch:
+    """The model in a GGUF file, or in a folder that holds one."""
+    from .foreign_source import hf_config, hf_files
+    from .read_hf import from_config
+
+    return from_config(hf_config(hf_files(name)))
 
 
 def _hub(name: str) -> Arch:

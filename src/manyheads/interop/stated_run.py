@@ -41,11 +41,14 @@ class Stated:
     tokenizer: str | None = None
 
 
-def planned(model: str | Arch, stated: Stated, weights: str | None = None) -> tuple[Arch, Task, Recipe]:
+def planned(
+    model: str | Arch, stated: Stated, weights: str | None = None, start: Arch | None = None
+) -> tuple[Arch, Task, Recipe]:
     """The model built for its data, the task and the recipe of a new run. `weights` is the digest of those that
-    fine-tuning starts from."""
+    training starts from, which a task with a field for it states, and `start` the model they belong to."""
     from manyheads.spec.recipe import Recipe
     from manyheads.spec.serialise import from_dict
+    from manyheads.spec.task_kinds import TASKS
 
     arch, chosen, fields = _start(model, stated)
     budget = basis_fields(stated.steps, stated.basis, stated.epochs)
@@ -54,10 +57,11 @@ def planned(model: str | Arch, stated: Stated, weights: str | None = None) -> tu
             fields[name] = value
     set_fields(stated.settings, {"recipe": fields, "task": chosen})
     chosen = complete(chosen, arch, stated.root)
-    if weights is not None:
+    kind = TASKS.get(str(chosen.get("is")))
+    if weights is not None and kind is not None and kind().starts_from is not None:
         chosen["weights"] = weights
     task, recipe = task_for(chosen, arch), from_dict(Recipe, fields, "recipe")
-    return fitted(arch, task), task, recipe
+    return fitted(arch, task, start), task, recipe
 
 
 def is_arm(model: str | Arch) -> bool:

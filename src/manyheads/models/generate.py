@@ -7,7 +7,7 @@ text.ids, text.cache_bytes
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -22,6 +22,9 @@ from manyheads.spec.parts import Lm, Token
 
 Ids = Int[Tensor, "batch tokens"]
 Logits = Float[Tensor, "batch vocab"]
+
+
+LEAST = 1e-30  # of a temperature or a share of probability: float32 rounds much less to zero
 
 
 @dataclass(frozen=True)
@@ -48,13 +51,13 @@ class Sampling:
         """One token for each row."""
         if self.temperature == 0:
             return logits.argmax(dim=-1, keepdim=True)
-        logits = logits.float() / self.temperature
+        logits = logits.float() / max(self.temperature, LEAST)
         if 0 < self.top_k < logits.shape[-1]:
             least = logits.topk(self.top_k, dim=-1).values[:, -1:]
             logits = logits.masked_fill(logits < least, -torch.inf)
         if self.top_p < 1:
             chances, order = logits.softmax(dim=-1).sort(dim=-1, descending=True)
-            beyond = chances.cumsum(dim=-1) - chances >= self.top_p  # the likeliest is never beyond
+            beyond = chances.cumsum(dim=-1) - chances >= max(self.top_p, LEAST)  # the likeliest is never beyond
             logits = logits.masked_fill(torch.zeros_like(beyond).scatter(1, order, beyond), -torch.inf)
         return torch.multinomial(logits.softmax(dim=-1), 1, generator=dice)
 
@@ -95,11 +98,12 @@ def generate(
     new: int,
     *,
     sampling: Sampling = USUAL,
-    stop: int | None = None,
+    stop: int | Sequence[int] | None = None,
     cached: bool = True,
     capture: bool | None = None,
 ) -> Generated:
-    """Generate up to `new` tokens after each prompt (all of one length), until every row has reached `stop`.
+    """Generate up to `new` tokens after each prompt (all of one length), until every row has reached `stop`, or one of
+    several such tokens.
 
     When the model's positions are used up, the later half of the tokens is read again from position 0 and generation
     continues after it. `cached=False` reads all tokens at every step, for comparison. `capture` replays the step of a
@@ -118,6 +122,8 @@ def generate(
     reader = Reader(
         model, min(limit, prompt.shape[1] + new), cached, device.type == "cuda" if capture is None else capture
     )
+    ends = [] if stop is None else [stop] if isinstance(stop, int) else list(stop)
+    last = torch.tensor(ends, device=device)
     training = model.training
     model.eval()
     try:
@@ -127,14 +133,14 @@ def generate(
         unread, first, count = prompt, 0.0, 0
         while count < new:
             token = sampling.draw(reader(unread), dice)
-            if stop is not None:
-                token = token.where(open_rows, stop)
-                open_rows &= token != stop
+            if ends:
+                token = token.where(open_rows, ends[0])
+                open_rows &= ~torch.isin(token, last)
             rows.append(token)
             unread, count = token, count + 1
             if count == 1:
                 first = _now(device) - begun
-            if stop is not None and not bool(open_rows.any()):
+            if ends and not bool(open_rows.any()):
                 break
         return Generated(torch.cat(rows, dim=1), prompt.shape[1], reader.bytes, first, _now(device) - begun - first)
     finally:

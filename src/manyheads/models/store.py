@@ -38,11 +38,11 @@ def save(model: nn.Module, folder: Path | str) -> None:
         try:
             save_file(state, partial, metadata={"format": "pt"})
         except SafetensorError as error:
-            raise _as_os_error(error) from error
+            raise as_os_error(error) from error
     record.save(arch, folder / RECORD)
 
 
-def _as_os_error(error: SafetensorError) -> OSError:
+def as_os_error(error: SafetensorError) -> OSError:
     """What safetensors says about a failed write, such as "... No space left on device (os error 28)"."""
     number = re.search(r"os error (\d+)", str(error))
     return OSError(str(error)) if number is None else OSError(int(number[1]), os.strerror(int(number[1])))
@@ -90,6 +90,12 @@ def read_shapes(path: Path | str) -> dict[str, tuple[int, ...]]:
 
 def fill(model: nn.Module, state: dict[str, Tensor], source: str) -> None:
     """Load `state` into `model`. If it is of another architecture, the error names tensors, with both shapes."""
+    check_fill(model, state, source)
+    model.load_state_dict(state)
+
+
+def check_fill(model: nn.Module, state: dict[str, Tensor], source: str) -> None:
+    """Refuse a state of another architecture than the model's."""
     own = model.state_dict()
     missing, extra = sorted(own.keys() - state.keys()), sorted(state.keys() - own.keys())
     wrong = [
@@ -104,4 +110,3 @@ def fill(model: nn.Module, state: dict[str, Tensor], source: str) -> None:
             if names
         ]
         raise UserError(f"{source} holds the weights of another architecture ({'; '.join(faults)})")
-    model.load_state_dict(state)

@@ -165,8 +165,8 @@ def _fill(network: nn.Module, arch: Arch, folder: Path, say: Callable[[str], Non
         saved = resize(saved, replace(old, head=arch.head), arch)
         say(f"the positions of {folder} are interpolated from {_image(old)} px to {_image(arch)} px")
     own: dict[str, Tensor] = network.state_dict()
-    shapes = ({name: tuple(tensor.shape) for name, tensor in state.items()} for state in (own, saved))
-    drawn = _drawn(*shapes, set(), folder, old)
+    shapes = [{name: tuple(tensor.shape) for name, tensor in state.items()} for state in (own, saved)]
+    drawn = _drawn(shapes[0], shapes[1], set(), folder, old)
     if drawn:
         say(f"{folder} has no such head: {', '.join(drawn)} {'are' if len(drawn) > 1 else 'is'} drawn from the seed")
     network.load_state_dict(own | {name: saved[name] for name in own if name not in drawn})
