@@ -267,3 +267,16 @@ def test_a_finished_run_whose_result_no_training_wrote(result: dict[str, Any], r
     run = Run.create(Path("run"), specs(DEMO, "smoke")[0])
     run.finish({"timing": {}, "best": {}, "steps": 1, "params": 1} | result)
     assert "the result of run is not what training writes" in refusal("train", "--resume", "run", "--device", "cpu")
+
+
+@pytest.mark.parametrize("command", ["probe", "rank"])
+def test_square_brackets_in_a_name_are_no_markup(command: str, refusal: Callable[..., str]) -> None:
+    assert "no model is called 'x[/y]'" in refusal(command, "x[/y]")
+
+
+def test_a_data_folder_that_is_a_link_to_itself_can_be_named(capsys: pytest.CaptureFixture[str]) -> None:
+    os.symlink("loop", "loop")
+    with pytest.raises(SystemExit) as left:
+        main(["run", "theorem", "--list", "--arms", "formula_h2", "--data-root", "loop"])
+    assert not left.value.code
+    assert "--data-root" in capsys.readouterr().out
