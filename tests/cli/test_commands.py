@@ -134,6 +134,14 @@ def test_shape_answers_in_a_blink() -> None:
     assert best < 0.4
 
 
+@pytest.mark.parametrize("columns", ["0", "", "-1", "²", "9" * 30])
+def test_a_terminal_that_says_no_width_gets_the_usual_one(columns: str) -> None:
+    environment = os.environ | {"COLUMNS": columns}
+    command = [sys.executable, "-m", "manyheads", "zoo"]
+    done = subprocess.run(command, capture_output=True, text=True, env=environment, check=True)
+    assert "22.05 M" in next(line for line in done.stdout.splitlines() if line.startswith("vit_s "))
+
+
 def test_output_can_be_cut_short() -> None:
     """`manyheads audit | head -1` is not an error."""
     shell = f"{sys.executable} -m manyheads audit | head -1"

@@ -15,7 +15,10 @@ import pytest
 from manyheads.arch import zoo
 from manyheads.arch.families import gpt2
 from manyheads.cli import main
+from manyheads.experiments.demo import DEMO
+from manyheads.runs import Run
 from manyheads.spec import serialise as record
+from manyheads.spec.experiment import specs
 
 GPT2 = {"model_type": "gpt2", "n_embd": 32, "n_layer": 1, "n_head": 2, "vocab_size": 50, "n_positions": 16}
 PLAN = ("plan", "vit_ti", "--params", "0.5x")
@@ -181,6 +184,10 @@ NUMBERS = {
     "rank batch": (("rank", "vit_ti", "--batch", "2"), "--batch 2: write 4 samples or more"),
     "rank head_dim": (("rank", "vit_ti", "--head-dim", "0"), "--head-dim 0: write whole numbers from 1 up"),
     "learn raised": (("tokenize", "file", "--out", "x", "--learn", "bpe:²"), "write bpe:SIZE"),
+    "only last": (
+        ("tokenize", "text.txt", "--out", "x", "--tokenizer", "bytes", "--between", "line", "--only-last", "9" * 20),
+        "write one number of documents",
+    ),
     "learn long": (("tokenize", "file", "--out", "x", "--learn", "bpe:" + "9" * 5000), "write bpe:SIZE"),
     "plan also": ((*PLAN, "--also", "9" * 20 + "x8"), "depth is 99999999999999999999"),
     "shape": (("shape", "vit_ti", "--heads", "9" * 20), "heads is 99999999999999999999"),
@@ -197,6 +204,7 @@ NUMBERS = {
 @pytest.mark.parametrize("case", NUMBERS)
 def test_a_number_or_a_name_that_is_too_long(case: str, refusal: Callable[..., str]) -> None:
     args, says = NUMBERS[case]
+    Path("text.txt").write_text("text")
     assert says in refusal(*args)
 
 
@@ -236,3 +244,26 @@ def test_a_path_that_cannot_be_used(args: tuple[str, ...], refusal: Callable[...
     os.symlink("loop", "loop")
     os.mkfifo("pipe")
     assert refusal(*args)
+
+
+def test_a_number_of_processes_that_is_none(refusal: Callable[..., str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("WORLD_SIZE", "x")
+    assert "WORLD_SIZE is 'x'" in refusal("train", "demo:lean", "--steps", "1", "--out", "run", "--device", "cpu")
+
+
+def test_a_data_folder_of_a_user_who_does_not_exist(
+    refusal: Callable[..., str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MANYHEADS_DATA", "~nobody_has_this_name/data")
+    model = gpt2(16, 1, 2, 8, 32, vocab=99, tokens=16, positions=16)
+    record.save(model, "gpt.json")
+    assert "shards:x is not at ~nobody_has_this_name" in refusal("train", "gpt.json", "--data", "shards:x")
+
+
+@pytest.mark.parametrize(
+    "result", [{}, {"better": []}, {"better": [3]}, {"better": ["top1", "up"], "score": {"top1": "x"}}, {"better": 1}]
+)
+def test_a_finished_run_whose_result_no_training_wrote(result: dict[str, Any], refusal: Callable[..., str]) -> None:
+    run = Run.create(Path("run"), specs(DEMO, "smoke")[0])
+    run.finish({"timing": {}, "best": {}, "steps": 1, "params": 1} | result)
+    assert "the result of run is not what training writes" in refusal("train", "--resume", "run", "--device", "cpu")

@@ -160,6 +160,8 @@ def test_list_prints_a_command_for_every_run_that_is_left(tmp_path: Path, toys: 
         (["toy", "--workers", "-1"], "--workers -1: write 0 or more"),
         (["toy", "--executor", "ray", "--workers", "0"], "--workers 0: write 1 or more"),
         (["toy", "--dry-run", "--threads", "0"], "--threads 0: write 1 or more"),
+        (["toy", "--dry-run", "--threads", "9" * 60], "at most 100,000"),
+        (["toy", "--dry-run", "--workers", "9" * 60], "at most 100,000"),
         (["toy", "--device", "gpu"], "--device gpu: write cpu, cuda or cuda:1"),
         (["toy", "--device", "cuda:99"], "PyTorch sees no GPU here|GPUs here"),
         (["toy", "--slurm", "partition=gpu"], "belongs to --executor slurm"),

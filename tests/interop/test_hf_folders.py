@@ -13,11 +13,15 @@ import torch
 
 from manyheads.arch import families as f
 from manyheads.arch.redesign import redesign
+from manyheads.interop.read_hf import from_config
 from manyheads.models.build import build
 from manyheads.spec.arch import Arch
 from manyheads.spec.errors import UserError
 from manyheads.spec.parts import Classify, Rope, RopeLlama3
 from tests.models.tiny import ORIGINALS, inputs
+from tests.parity.hf import in_double
+
+from .hf_types import ROWS
 
 transformers = pytest.importorskip("transformers", reason="transformers is in the hf extra")
 door = pytest.importorskip("manyheads.interop.hf", reason="transformers is in the hf extra")
@@ -52,6 +56,22 @@ def test_a_stock_folder_is_read_by_the_stock_class_and_computes_the_same(name: s
     with torch.no_grad():
         torch.testing.assert_close(twin.eval()(x).logits, model(x), rtol=1e-5, atol=1e-5)  # norms are float32 there
     assert sum(p.numel() for p in twin.parameters()) == sum(p.numel() for p in model.parameters())
+
+
+@pytest.mark.filterwarnings("ignore")  # of transformers
+@pytest.mark.parametrize(
+    "kind", ["mistral", "gemma2", "gemma3_text", "gpt_neox", "opt", "smollm3", "cohere2", "granite", "olmo2", "phi3"]
+)
+def test_a_decoder_goes_back_to_a_class_of_transformers_that_says_the_same(kind: str) -> None:
+    config = transformers.AutoConfig.for_model(kind, **ROWS[kind].config)
+    arch = from_config(config.to_dict())
+    model = build(arch, seed=0).double().eval()
+    with in_double():
+        twin = door.stock_model(model)
+        twin.set_attn_implementation("eager")
+        assert from_config(twin.config.to_dict()) == arch
+        (x,) = inputs(arch, 2)
+        torch.testing.assert_close(twin(x).logits, model(x), rtol=1e-8, atol=1e-8)
 
 
 def test_what_no_stock_class_expresses_is_refused_with_the_difference(tmp_path: Path) -> None:

@@ -138,7 +138,7 @@ def test_a_folder_without_a_configuration_is_refused(tmp_path: Path) -> None:
         load(f"hf:{tmp_path}")
 
 
-def test_a_users_images(tmp_path: Path) -> None:
+def test_a_users_images(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pillow = pytest.importorskip("PIL.Image", reason="Pillow comes with the vision extra")
     for i in range(3):
         pillow.new("RGB", (50, 40), (i, 100, 200)).save(tmp_path / f"{i}.png")
@@ -151,6 +151,9 @@ def test_a_users_images(tmp_path: Path) -> None:
     (tmp_path / "broken.png").write_bytes(b"no image")
     with pytest.raises(UserError, match="cannot be read"):
         image_batch(tmp_path, ImageInput(32), 9)
+    monkeypatch.setattr(pillow, "MAX_IMAGE_PIXELS", 900)  # a picture of 2,000 may fill the memory
+    with pytest.raises(UserError, match="decompression bomb"):
+        image_batch(tmp_path, ImageInput(32), 2)
     with pytest.raises(UserError, match="does not take images"):
         image_batch(tmp_path, TokenInput(vocab=9, tokens=4), 2)
 

@@ -10,6 +10,7 @@ from .kept import keep
 
 pytest.importorskip("timm", reason="timm is in the vision extra")
 timm_checks = pytest.importorskip("tests.interop.timm_checks", reason="timm is in the vision extra")
+of_features = pytest.importorskip("tests.interop.timm_feature_checks", reason="timm is in the vision extra")
 
 # all checks of ViT that take little time, and of the other families those that depend on the family most, are quick
 SLOW = ("compiled", "exported", "features_by_hooks")
@@ -26,7 +27,7 @@ def cases() -> list[object]:
     """Every family with every check."""
     rows = []
     for name in timm_checks.FAMILIES:
-        for check in timm_checks.CHECKS:
+        for check in (*timm_checks.CHECKS, *of_features.CHECKS):
             slow = check.__name__ in SLOW if name == "vit" else check.__name__ not in FAMILIAR
             rows.append(pytest.param(check, name, id=f"{name}-{check.__name__}", marks=[pytest.mark.slow] * slow))
     return rows

@@ -142,6 +142,7 @@ def test_top_k_and_top_p_keep_the_likeliest_and_draw_by_chance() -> None:
     assert drawn(top_k=2) == pytest.approx([2 / 3, 1 / 3, 0, 0, 0], abs=0.012)
     assert drawn(top_p=0.6) == pytest.approx([2 / 3, 1 / 3, 0, 0, 0], abs=0.012)
     assert drawn(top_p=0.01) == [1, 0, 0, 0, 0]
+    assert drawn(top_p=5e-324) == drawn(temperature=5e-324) == drawn(temperature=1e-40) == [1, 0, 0, 0, 0]
     assert drawn(temperature=0.5) == pytest.approx(
         [x / 0.3427 for x in (0.25, 0.0625, 0.0225, 0.0036, 0.0016)], abs=0.02
     )

@@ -8,7 +8,9 @@ import pytest
 import torch
 
 from manyheads.arch import zoo
+from manyheads.arch.encoder_families import dinov2
 from manyheads.arch.families import davit, gpt2, tnt, vit, volo, xcit
+from manyheads.arch.redesign import at_image
 from manyheads.models.build import build
 from manyheads.models.resize import resize, tables
 from manyheads.spec.arch import Arch
@@ -51,6 +53,19 @@ def test_positions_are_timms(tokens: int, to: int) -> None:
     theirs = layers.resample_abs_pos_embed(state["embed.positions"][None], size, num_prefix_tokens=tokens)[0]
     assert torch.equal(resized["embed.positions"], theirs)
     assert resized["other"] is state["other"]
+
+
+@pytest.mark.parametrize("class_positions", [True, False])
+def test_registers_have_no_row_among_the_positions(class_positions: bool) -> None:
+    """They are as many, and as they were, at any size of the image."""
+    arch = dinov2(32, 1, 2, 16, 64, image=28, registers=3)
+    arch = replace(arch, embed=replace(arch.embed, class_positions=class_positions), stages=arch.stages)
+    bigger = at_image(arch, 56)
+    old, new = build(arch, seed=0), build(bigger, seed=1)
+    new.load_state_dict(resize(old.state_dict(), arch, bigger))
+    assert new.embed.positions.shape[0] == 16 + class_positions
+    assert torch.equal(new.embed.registers, old.embed.registers)
+    assert new(torch.zeros(1, 3, 56, 56)).shape == (1, 16 + 1 + 3, 32)
 
 
 def test_tnt_keeps_its_class_row_and_its_pixels() -> None:

@@ -6,6 +6,7 @@ import json
 import os
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -86,7 +87,21 @@ def test_a_finished_run_of_an_earlier_version_is_taken_as_it_was(tmp_path: Path)
     assert forecast([done, other], device="cuda")[1].seconds == 80.0
 
 
-def finish(job: Job, **timing: int) -> None:
+@pytest.mark.parametrize("timing", [3, "x", None, [], {"seconds": "x"}, {"seconds": None}, {"on_device": 0}])
+def test_a_result_without_a_time_says_nothing(timing: Any, tmp_path: Path) -> None:
+    done, other = jobs(tmp_path, tiny(arms=1, seeds=(0, 1)))
+    Run.create(done.path, done.spec).finish({"score": {}, "better": ["top1", "up"], "timing": timing})
+    assert forecast([done, other], device="cuda")[1].seconds == forecast([other], device="cuda")[0].seconds
+
+
+@pytest.mark.parametrize("on_device", [0, -1, "x", None])
+def test_an_impossible_company_counts_as_unknown(on_device: Any, tmp_path: Path) -> None:
+    done, other = jobs(tmp_path, tiny(arms=1, seeds=(0, 1)))
+    finish(done, on_device=on_device)
+    assert forecast([done, other], device="cuda")[1].seconds == 80.0
+
+
+def finish(job: Job, **timing: Any) -> None:
     """Write a result of 80 seconds."""
     Run.create(job.path, job.spec).finish(
         {"score": {}, "better": ["top1", "up"], "timing": {"seconds": 80.0, **timing}}

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
+import torch
 
 from manyheads.arch.families import vit
 from manyheads.interop.dataset_path import named_dataset
@@ -13,7 +15,7 @@ from manyheads.spec.errors import UserError
 from manyheads.spec.long_range import ByteText, ListOps, PixelRow, Retrieval
 from manyheads.spec.recipe import Basis, Recipe
 from manyheads.spec.task import Task
-from manyheads.tasks import Glue, Images, LanguageModel, check_data, data_digest
+from manyheads.tasks import Glue, Images, LanguageModel, check_data, data_digest, open_task, sample_count
 from manyheads.train.loop import train
 from tests.data.written import write_folder, write_image
 
@@ -78,3 +80,14 @@ def test_missing_data_says_where_to_get_it(task: Task, words: str, tmp_path: Pat
 def test_embedded_and_generated_data_is_here(task: Task, tmp_path: Path) -> None:
     check_data(task, root=tmp_path)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_an_epoch_is_counted_without_decoding(tmp_path: Path) -> None:
+    write_folder(tmp_path / "colours", train=6, val=1)
+    for fields in ({}, {"validation": 0.4}, {"limit": 9}):
+        task = Images("folder:colours", size=16, classes=3, **fields)  # type: ignore[arg-type]
+        counted = sample_count(task, 4, root=tmp_path)
+        assert not (tmp_path / "decoded").exists()
+        assert counted == open_task(task, torch.device("cpu"), 0, 4, root=tmp_path).samples
+        shutil.rmtree(tmp_path / "decoded")
+    assert sample_count(LanguageModel(), 4) == open_task(LanguageModel(), torch.device("cpu"), 0, 4).samples

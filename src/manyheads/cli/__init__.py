@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import re
 import sys
 from collections.abc import Sequence
 from io import TextIOWrapper
@@ -29,6 +31,7 @@ from .shape import shape
 from .theory import theory
 from .tokenize import tokenize
 from .train import train
+from .transplant import transplant
 from .zoo import zoo
 
 app = typer.Typer(
@@ -40,7 +43,7 @@ app = typer.Typer(
 )
 COMMANDS = (
     *(zoo, shape, plan, train, compare, demo, run, runs, pack, report, probe, rank, theory, audit, data, tokenize),
-    *(generate, convert, export, tasks, recipes, datasets, experiments),
+    *(generate, convert, export, transplant, tasks, recipes, datasets, experiments),
 )
 for command in COMMANDS:
     app.command()(command)
@@ -66,6 +69,8 @@ def main(argv: Sequence[str] | None = None) -> None:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):  # a name on the disk may hold what the terminal cannot show
             stream.reconfigure(errors="backslashreplace")
+    if re.fullmatch("0*[1-9][0-9]{0,5}", os.environ.get("COLUMNS", "80")) is None:
+        del os.environ["COLUMNS"]  # some terminals say 0, and tables of no width are empty
     try:
         app(args=None if argv is None else list(argv), prog_name="manyheads")
     except UserError as error:

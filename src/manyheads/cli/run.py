@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from manyheads.sweep.jobs import Job, Outcome
     from manyheads.sweep.plan import Selection
 
+MOST = 100_000  # runs side by side, or threads of one
 EXECUTORS = ("process", "processes", "ray", "slurm")
 DEVICE = re.compile(r"cpu|cuda(:[0-9]+)?")
 
@@ -127,8 +128,10 @@ def _check(executor: str, workers: int | None, threads: int, device: str | None,
     least = 1 if executor in ("ray", "slurm") else 0  # 0 worker processes: the runs execute in this process
     if workers is not None and workers < least:
         raise UserError(f"--workers {workers}: write {least} or more")
-    if threads < 1:
-        raise UserError(f"--threads {threads}: write 1 or more")
+    if workers is not None and workers > MOST:
+        raise UserError(f"--workers {workers}: write at most {MOST:,}")
+    if not 1 <= threads <= MOST:
+        raise UserError(f"--threads {threads}: write 1 or more, at most {MOST:,}")
     if device is not None and not DEVICE.fullmatch(device):
         raise UserError(f"--device {device}: write cpu, cuda or cuda:1")
     if slurm and executor != "slurm":

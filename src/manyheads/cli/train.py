@@ -194,8 +194,9 @@ def _train(
 ) -> None:
     from manyheads.train.early_end import Stopped
     from manyheads.train.loop import train as trained
+    from manyheads.train.parallel import processes_started
 
-    many = int(os.environ.get("WORLD_SIZE", "1")) > 1
+    many = processes_started() > 1
     first = os.environ.get("RANK", "0") == "0"
     if run.result is not None and first:
         print(f"{run.path} is finished", file=sys.stderr)
@@ -207,13 +208,22 @@ def _train(
             print(f"manyheads: {stop}", file=sys.stderr)
         raise typer.Exit(stop.code) from None
     if first:
-        metric, timing, best = result["better"][0], result["timing"], result["best"]
-        layers = in_layers(run.spec.arch)
-        told = "" if layers is None else f"; parameters: {parameters(result['params'], layers)}"
-        print(
-            f"{metric} {result['score'][metric]:.4g} after {result['steps']:,} steps (best {best[metric]:.4g} at "
-            f"{best['step']:,}), {timing['seconds']:.0f} s at {timing['rate']:,.0f} {timing['unit']}{told}: {run.path}"
-        )
+        try:
+            print(_last_line(result, run))
+        except (KeyError, TypeError, ValueError, IndexError, AttributeError) as error:  # somebody else's result
+            raise UserError(
+                f"the result of {run.path} is not what training writes: {type(error).__name__} {error}"
+            ) from None
+
+
+def _last_line(result: dict[str, Any], run: Any) -> str:
+    metric, timing, best = result["better"][0], result["timing"], result["best"]
+    layers = in_layers(run.spec.arch)
+    told = "" if layers is None else f"; parameters: {parameters(result['params'], layers)}"
+    return (
+        f"{metric} {result['score'][metric]:.4g} after {result['steps']:,} steps (best {best[metric]:.4g} at "
+        f"{best['step']:,}), {timing['seconds']:.0f} s at {timing['rate']:,.0f} {timing['unit']}{told}: {run.path}"
+    )
 
 
 def _estimate(
@@ -231,11 +241,9 @@ def _estimate(
     from manyheads.train.estimate import estimate
 
     if samples is None and recipe.basis.kind == "epochs":
-        import torch
+        from manyheads.tasks import sample_count
 
-        from manyheads.tasks import open_task
-
-        samples = open_task(task, torch.device("cpu"), 0, recipe.batch, root=root).samples
+        samples = sample_count(task, recipe.batch, root=root)
     kind = cast(Any, parallel or "ddp")
     found = estimate(arch, recipe, samples=samples, gpus=gpus, device_tflops=tflops, utilisation=share, parallel=kind)
     rows = [("parameters", parameters(found.params, in_layers(arch)))]

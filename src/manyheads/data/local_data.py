@@ -15,7 +15,7 @@ PIECE = 1 << 20  # bytes that are inflated at a time
 def data_root(root: Path | str | None = None) -> Path:
     """The folder that holds datasets: `root`, else $MANYHEADS_DATA, else ~/.cache/manyheads."""
     folder = root or os.environ.get(VARIABLE)
-    return Path(folder).expanduser() if folder else Path.home() / ".cache" / "manyheads"
+    return Path(os.path.expanduser(folder)) if folder else Path.home() / ".cache" / "manyheads"
 
 
 def read_at_most(file: IO[bytes], size: int) -> bytes:

@@ -97,11 +97,6 @@ def class_count(config: Config) -> int:
     return len(labels) if labels else whole(config, "num_labels", default=2)
 
 
-def classifies(config: Config) -> bool:
-    """Whether the model is a classifier of sequences."""
-    return any("SequenceClassification" in name for name in config.get("architectures") or ())
-
-
 def with_eps_and_act(arch: Arch, eps: float, act: Act) -> Arch:
     """`arch` with another eps in every norm of layers and head, and another activation in its MLPs."""
 

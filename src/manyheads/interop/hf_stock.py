@@ -1,10 +1,10 @@
 """A model of ours as one of transformers' own, such as GPT-2, Llama, BERT or ViT, where one of these can express its
-record. The configurations of encoders are in `hf_stock_encoders`."""
+record. The configurations of encoders are in `hf_stock_encoders`, those of decoders other than GPT-2 in
+`hf_stock_decoders`."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import asdict
 from typing import Any
 
 from torch import nn
@@ -14,9 +14,10 @@ from manyheads.models.twins.hf_types import MAPS
 from manyheads.models.twins.tensors import back
 from manyheads.spec.arch import Arch
 from manyheads.spec.errors import UserError
-from manyheads.spec.parts import Rope, RopeLlama3, Softmax, Token
+from manyheads.spec.parts import Token
 
 from .hf_config import transformers
+from .hf_stock_decoders import DECODERS
 from .hf_stock_encoders import ACTS, ENCODERS, Settings, sizes_of
 from .read_hf import from_config
 
@@ -87,43 +88,7 @@ def _gpt2(arch: Arch) -> Settings:
     }
 
 
-def _llama(arch: Arch) -> Settings:
-    sizes, attention, _, norm = sizes_of(arch)
-    assert isinstance(arch.embed, Token)
-    assert isinstance(attention.mix, Softmax)
-    name = "Llama"
-    if attention.qk_norm is not None:
-        name = "Qwen3"
-    elif attention.qkv_bias and not attention.out_bias:
-        name = "Qwen2"
-    settings = sizes | {
-        "num_key_value_heads": attention.kv_heads or attention.heads,
-        "head_dim": attention.head_dim,
-        "vocab_size": arch.embed.vocab,
-        "max_position_embeddings": arch.stages[0].tokens,
-        "rms_norm_eps": norm.eps,
-        "tie_word_embeddings": getattr(arch.head, "tied", True),
-        "rope_parameters": _rope(attention.mix.rope),
-        **dict.fromkeys(("bos_token_id", "eos_token_id", "pad_token_id")),
-    }
-    if name != "Qwen2":
-        settings["attention_bias"] = attention.qkv_bias
-    return f"{name}ForCausalLM", settings
-
-
-def _rope(rope: Rope | RopeLlama3 | None) -> dict[str, Any]:
-    assert rope is not None, "a Llama has rotary positions"
-    if isinstance(rope, Rope):
-        return {"rope_type": "default", "rope_theta": rope.theta}
-    numbers = asdict(rope)
-    names = {"theta": "rope_theta", "factor": "factor", "low": "low_freq_factor", "high": "high_freq_factor"}
-    names["trained"] = "original_max_position_embeddings"
-    return {"rope_type": "llama3"} | {theirs: numbers[ours] for ours, theirs in names.items()}
-
-
 # (family, dialect) -> its class and configuration, or several, of which the first that says the record is taken
-STOCK: dict[tuple[str, str], tuple[Callable[[Arch], Settings], ...]] = {
-    ("gpt2", ""): (_gpt2,),
-    ("gpt2", "stories"): (_gpt2,),
-    ("llama", ""): (_llama,),
-} | ENCODERS
+STOCK: dict[tuple[str, str], tuple[Callable[[Arch], Settings], ...]] = (
+    {("gpt2", ""): (_gpt2,), ("gpt2", "stories"): (_gpt2,)} | DECODERS | ENCODERS
+)

@@ -102,7 +102,7 @@ def image_batch(folder: Path, kind: Input, batch: int) -> Any:
     mode = "L" if kind.channels == 1 else "RGB"
     try:
         pixels = [v2.Compose(steps)(pillow.open(file).convert(mode)) for file in files]
-    except OSError as error:
+    except (OSError, ValueError, SyntaxError, pillow.DecompressionBombError) as error:
         raise UserError(f"an image of {folder} cannot be read: {error}") from None
     return _by_keyword(kind.keyword, torch.stack(pixels))
 
@@ -166,12 +166,12 @@ def load(
     if (folder / store.WEIGHTS).is_file() and not random:
         model = store.load(folder)
         assert isinstance(model.arch, Arch)
-        return Loaded(model, _input(model.arch, tokens), False)
+        return Loaded(model, input_of(model.arch, tokens), False)
     arch = resolve(name)
-    return Loaded(build(arch, seed=seed), _input(arch, tokens), True)
+    return Loaded(build(arch, seed=seed), input_of(arch, tokens), True)
 
 
-def _input(arch: Arch, tokens: int | None) -> Input:
+def input_of(arch: Arch, tokens: int | None) -> Input:
     """What a model of ours takes."""
     embed, length = arch.embed, tokens or arch.stages[0].tokens
     match embed:

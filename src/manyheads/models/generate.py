@@ -24,6 +24,9 @@ Ids = Int[Tensor, "batch tokens"]
 Logits = Float[Tensor, "batch vocab"]
 
 
+LEAST = 1e-30  # of a temperature or a share of probability: float32 rounds much less to zero
+
+
 @dataclass(frozen=True)
 class Sampling:
     """How a token is drawn. `temperature` 0 takes the likeliest token. `top_k` keeps that many of the likeliest (0: all),
@@ -48,13 +51,13 @@ class Sampling:
         """One token for each row."""
         if self.temperature == 0:
             return logits.argmax(dim=-1, keepdim=True)
-        logits = logits.float() / self.temperature
+        logits = logits.float() / max(self.temperature, LEAST)
         if 0 < self.top_k < logits.shape[-1]:
             least = logits.topk(self.top_k, dim=-1).values[:, -1:]
             logits = logits.masked_fill(logits < least, -torch.inf)
         if self.top_p < 1:
             chances, order = logits.softmax(dim=-1).sort(dim=-1, descending=True)
-            beyond = chances.cumsum(dim=-1) - chances >= self.top_p  # the likeliest is never beyond
+            beyond = chances.cumsum(dim=-1) - chances >= max(self.top_p, LEAST)  # the likeliest is never beyond
             logits = logits.masked_fill(torch.zeros_like(beyond).scatter(1, order, beyond), -torch.inf)
         return torch.multinomial(logits.softmax(dim=-1), 1, generator=dice)
 

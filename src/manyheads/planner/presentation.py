@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
 SCHEMA = 1
 SCRATCH = (
-    "A redesign is another model and trains from scratch: no weight of the original carries over. Nothing here says "
-    "how accurate it will be; the comparison to run does."
+    "A redesign is another model: it trains from scratch, or from weights of a trained original that `manyheads "
+    "transplant` folds or drops to its depth. Nothing here says how accurate it will be; the comparison to run does."
 )
 
 

@@ -9,9 +9,10 @@ import os
 import stat
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
+from io import BufferedReader
 from math import isfinite
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 from .errors import UserError
 from .json_text import parse
@@ -34,7 +35,7 @@ def unwritten(path: Path, error: OSError) -> UserError:
     return UserError(f"{path} cannot be written: {error.strerror or error}{hint}")
 
 
-def open_file(path: Path | str) -> BinaryIO:
+def open_file(path: Path | str) -> BufferedReader:
     """Open a file to read it. A pipe or a device in its place is an `OSError`: whoever waits for it or reads it may do so
     for ever, and run folders come from other people. Only one that is named below /dev or /proc is opened."""
     named = str(path).startswith(NAMED)

@@ -105,10 +105,12 @@ def forecast(
     results = {job.path: run.result for job, run in opened if run.id == job.spec.id}
     shared, durations = sharing(1, device, threads), dict[str, float]()
     for job in jobs:
-        result = results.get(job.path)
-        if result is not None and "seconds" in result.get("timing", {}):
-            beside = result["timing"].get("on_device") or 1  # unknown: no faster than it was
-            durations[_but_seed(job.spec)] = float(result["timing"]["seconds"]) * shared.speed(beside)
+        timing = (results.get(job.path) or {}).get("timing")
+        timing = timing if isinstance(timing, dict) else {}
+        seconds, beside = timing.get("seconds"), timing.get("on_device")
+        if isinstance(seconds, int | float):
+            beside = beside if isinstance(beside, int) and beside > 0 else 1  # unknown: no faster than it was
+            durations[_but_seed(job.spec)] = seconds * shared.speed(beside)
     return [
         _one(job, results.get(job.path) is not None, durations.get(_but_seed(job.spec)), kind, speed, root)
         for job in jobs
@@ -167,7 +169,7 @@ def _one(job: Job, done: bool, taken: float | None, kind: str, speed: float, roo
 def _samples(task: Task, batch: int, root: Path | None) -> int | None:
     """How many samples an epoch has; None where the data is missing."""
     try:
-        return tasks.open_task(task, torch.device("cpu"), 0, batch, root=root).samples
+        return tasks.sample_count(task, batch, root=root)
     except UserError:
         return None
 

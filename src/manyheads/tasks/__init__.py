@@ -11,7 +11,7 @@ from manyheads.spec.text import Glue, LanguageModel, MaskedLanguage
 from . import glue, images, long_range, measured_attention, measurements, points, text  # noqa: F401  # each registers its tasks
 from .measurements import measure
 from .task import Work, check, fit, open_task, remark
-from .task_data import check_data, data_digest
+from .task_data import check_data, data_digest, sample_count
 
 __all__ = [
     "TASKS",
@@ -33,5 +33,6 @@ __all__ = [
     "measure",
     "open_task",
     "remark",
+    "sample_count",
     "to_dict",
 ]

@@ -9,12 +9,14 @@ import hashlib
 import os
 from functools import lru_cache, singledispatch
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+import torch
 
 from manyheads.data.decoded_once import MOST, content_digest
 from manyheads.data.image_readers import find, read
-from manyheads.data.image_types import Files, Pixels
+from manyheads.data.image_types import Files, Pixels, kept_apart
 from manyheads.data.local_data import data_root
 from manyheads.data.lra.published_sets import find_aan, find_imdb
 from manyheads.data.text.corpora import corpus_folder, find_corpus
@@ -27,6 +29,7 @@ from manyheads.spec.task import Task
 from manyheads.spec.text import Glue, PackedText
 
 from .long_range import splits
+from .task import open_task
 
 
 @singledispatch
@@ -60,6 +63,18 @@ def _(task: ByteText, *, root: Path | None = None) -> None:
 def _(task: Retrieval, *, root: Path | None = None) -> None:
     if task.data == "aan":
         find_aan(data_root(root))
+
+
+@singledispatch
+def sample_count(task: Task, batch: int, *, root: Path | None = None) -> int | None:
+    """Training samples in an epoch; None where data never repeats. Image files are counted and not decoded."""
+    return open_task(task, torch.device("cpu"), 0, batch, root=root).samples
+
+
+@sample_count.register(Images)
+def _(task: Images, batch: int, *, root: Path | None = None) -> int | None:
+    train: Any = read(task.data, data_root(root))[0]  # images in memory or files, which are divided alike
+    return len(kept_apart(train, task.limit, task.validation, "Images.validation")[0].labels)
 
 
 @singledispatch

@@ -6,6 +6,7 @@ over NCCL. Each process takes contiguous rows of the batch, and the first one wr
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -79,6 +80,14 @@ class Ranks:
             self.agree(0.0)
 
 
+def processes_started() -> int:
+    """How many processes torchrun started, this one among them."""
+    stated = os.environ.get("WORLD_SIZE") or "1"
+    if re.fullmatch("[1-9][0-9]{0,5}", stated) is None:
+        raise UserError(f"WORLD_SIZE is {stated[:80]!r}; torchrun sets it to a number of processes: unset it")
+    return int(stated)
+
+
 @contextmanager
 def joined(kind: Parallel, device: torch.device | str | None = None) -> Iterator[Ranks]:
     """Join the process group that torchrun started, and leave it afterwards, unless this process was in it before."""
@@ -87,7 +96,7 @@ def joined(kind: Parallel, device: torch.device | str | None = None) -> Iterator
     here = pick_device(device)
     if here.type == "cuda":
         torch.cuda.set_device(here)
-    started = int(os.environ.get("WORLD_SIZE", "1"))
+    started = processes_started()
     if kind == "none":
         if started > 1:
             raise UserError(

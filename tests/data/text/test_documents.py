@@ -87,6 +87,12 @@ def test_a_dataset_folder_gives_the_named_column(form: str, tmp_path: Path) -> N
     assert list(documents(path)) == ["one", "", "three"]
     with pytest.raises(UserError, match="no column 'body'; it has text, n"):
         list(documents(path, field="body"))
+    with pytest.raises(UserError, match=r"column 'n' of .* holds '1', which is no text"):
+        list(documents(path, field="n"))
+    for damaged in (path.read_bytes()[:-40], b"PAR1", b""):
+        path.write_bytes(damaged)
+        with pytest.raises(UserError, match="cannot be read"):
+            list(documents(path))
 
 
 def test_what_cannot_be_read_is_told(tmp_path: Path) -> None:

@@ -231,5 +231,5 @@ def test_a_full_disk_is_a_sentence_and_what_is_there_stays(tmp_path: Path, monke
 
 @pytest.mark.parametrize("how", [{"workers": 0}, {"piece": 0}, {"between": None}])
 def test_wrong_settings_are_told(how: dict[str, object], tmp_path: Path) -> None:
-    with pytest.raises(UserError, match=r"from 1 on|where a document ends"):
+    with pytest.raises(UserError, match=r"from 1 up|where a document ends"):
         make(written(tmp_path), tmp_path / "out", **how)

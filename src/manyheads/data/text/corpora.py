@@ -5,6 +5,7 @@ hold other held-out text, such as that on which a learning rate is chosen."""
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -55,7 +56,7 @@ def corpus_folder(name: str, root: Path) -> Path:
     """The folder of a corpus."""
     if check_corpus(name) == STORIES:
         return EMBEDDED
-    folder = root / Path(name.removeprefix(SHARDS)).expanduser()
+    folder = root / os.path.expanduser(name.removeprefix(SHARDS))
     if not folder.is_dir():
         raise UserError(
             f"{name} is not at {folder}; write it with `manyheads tokenize FILES --out {word(folder)}`, or name the "

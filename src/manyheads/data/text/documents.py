@@ -14,7 +14,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import IO, Any
 
-from manyheads.spec.errors import UserError
+from manyheads.spec.errors import UserError, first_line, optional
+from manyheads.spec.field_checks import LARGEST
 from manyheads.spec.json_text import parse
 
 from ..tables import TABLES, listed_tables, open_table
@@ -75,8 +76,8 @@ def all_documents(
 ) -> Iterator[str]:
     """The documents of all files in order: all but the last `but_last` that have text, or the last `only_last`
     alone."""
-    if min(but_last, only_last) < 0 or (but_last and only_last):
-        raise UserError(f"but_last is {but_last} and only_last {only_last}; write one number of documents from 1 on")
+    if min(but_last, only_last) < 0 or max(but_last, only_last) >= LARGEST or (but_last and only_last):
+        raise UserError(f"but_last is {but_last} and only_last {only_last}; write one number of documents from 1 up")
     texts = (text for path in paths for text in documents(path, between=between, field=field))
     if only_last:
         return iter(deque(filter(None, texts), maxlen=only_last))
@@ -166,5 +167,11 @@ def _table(path: Path, field: str) -> Iterator[str]:
         raise UserError(
             f"{path} has no column {field!r}; it has {', '.join(table.columns)}: name the column that holds the text"
         )
-    for (text,) in table.rows([field]):
-        yield (text or "").strip()
+    arrow = optional("pyarrow", "pyarrow", f"reading {path}")
+    try:
+        for (text,) in table.rows([field]):
+            if not isinstance(text, str | None):
+                raise UserError(f"column {field!r} of {path} holds {str(text)[:40]!r}, which is no text")
+            yield (text or "").strip()
+    except (arrow.ArrowException, OSError) as error:
+        raise UserError(f"{path} cannot be read to its end: {first_line(error)}; it is damaged or incomplete") from None

@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 
 from manyheads.spec.errors import UserError
+from manyheads.spec.field_checks import whole
 from manyheads.spec.files import replace
 
 from .documents import all_documents, digest, documents, kind, sources
@@ -68,8 +69,8 @@ def tokenize_files(
     token, or the text `separator`, which is tokenized with the document. Documents that occur in the held-out files
     `without` are dropped; differences in white space are ignored. `but_last` leaves out the last so many documents of the
     files, and `only_last` all others, so that two calls divide one corpus."""
-    if workers < 1 or piece < 1:
-        raise UserError(f"workers is {workers} and piece {piece}; write whole numbers from 1 on")
+    for name, count in (("workers", workers), ("piece", piece)):
+        whole(name, count)
     paths = sources(files)
     if between is None and any(kind(path) == "text" for path in paths):
         documents(next(path for path in paths if kind(path) == "text"))  # raises the error that says what is missing
@@ -146,7 +147,7 @@ def _begin(out: Path, plan: ShardPlan) -> Manifest | None:
     except OSError as error:
         raise UserError(f"{out} cannot be made: {error.strerror or error}; write another folder") from None
     if (out / PLAN_FILE).is_file():
-        if (out / PLAN_FILE).read_text() != text:
+        if (out / PLAN_FILE).read_bytes() != text.encode():
             raise UserError(
                 f"{out} holds the beginning of another tokenization (its {PLAN_FILE} says which); continue with the "
                 "same files and tokenizer, write another folder, or delete that one"

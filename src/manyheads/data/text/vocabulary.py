@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
@@ -101,7 +102,7 @@ def load(name: str, root: Path) -> Vocabulary:
             BERT: "bert-base-uncased-vocab.txt",
         }[name]
         return _files(first_found(root, places, f"tokenizer {name}", f"its publisher ({files})"), name)
-    path = Path(name).expanduser()
+    path = Path(os.path.expanduser(name))
     short = (
         path.parent.name if path.name == "tokenizer.json" else path.stem
     )  # manifests do not name folders of a machine
