@@ -103,6 +103,7 @@ def forecast(
     speed = 1e12 * (tflops or SPEED.get(kind, SPEED["cuda"]) * (threads if kind == "cpu" else 1))
     opened = [(job, Run.open(job.path)) for job in jobs if (job.path / "spec.json").is_file()]
     results = {job.path: run.result for job, run in opened if run.id == job.spec.id}
+    results |= {job.path: job.packed.result for job in jobs if job.packed is not None}
     shared, durations = sharing(1, device, threads), dict[str, float]()
     for job in jobs:
         result = results.get(job.path)
