@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import hashlib
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol
 
+import numpy as np
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
@@ -29,7 +31,7 @@ from manyheads.spec.field_checks import between
 from manyheads.spec.images import Augment, Images
 from manyheads.spec.parts import Classify, ConvStem, Patch, Pixel
 
-from .task import check, check_probe, fit, open_task, remark, shares, wrong_input
+from .task import check, check_probe, data_sha256, fit, open_task, remark, shares, wrong_input
 from .validation import Validated
 
 LEAST, MOST = 32, 512  # images in an evaluation step
@@ -127,6 +129,7 @@ def _(task: Images, device: torch.device, seed: int, batch: int, *, root: Path |
         normalise=Normaliser(mean, std, device),
         seed=seed,
         device=device,
+        stored=stored,
     )
     if valid is not None:
         work.validation = replace(work, held_labels=valid.labels, split="valid")
@@ -161,6 +164,7 @@ class ImageWork(Validated):
     seed: int
     device: torch.device
     split: Held = "test"
+    stored: tuple[Pixels | Files, ...] = ()  # what was read, of which this is a part
     unit: str = "images"
     per_sample: int = 1
     better: tuple[str, str] = ("top1", "up")
@@ -251,3 +255,16 @@ def _scores(logits: Float[Tensor, "batch classes"], labels: Int[Tensor, " batch"
     lower = torch.arange(logits.shape[1], device=logits.device) < labels[:, None]
     rank = (~(logits <= labelled) | ((logits == labelled) & lower)).sum(1)
     return torch.stack((torch.ones_like(loss), loss, rank < 1, rank < 5)).double()
+
+
+@data_sha256.register
+def _(work: ImageWork) -> str | None:
+    """Of the bytes of all images and labels; None where images are read from their files one by one."""
+    total = hashlib.sha256()
+    for split in work.stored:
+        if not isinstance(split, Pixels):
+            return None
+        total.update(str(split.images.shape).encode())
+        total.update(np.ascontiguousarray(split.images).data)
+        total.update(np.ascontiguousarray(split.labels, dtype="<i8").data)
+    return total.hexdigest()

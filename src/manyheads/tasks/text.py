@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 import math
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -21,10 +22,11 @@ from manyheads.nn.loss import IGNORED
 from manyheads.spec.arch import Arch
 from manyheads.spec.errors import UserError
 from manyheads.spec.field_checks import between
+from manyheads.spec.files import canonical
 from manyheads.spec.parts import Lm, Masked, Token
 from manyheads.spec.text import LanguageModel, MaskedLanguage, PackedText
 
-from .task import check, check_probe, fit, open_task, shares
+from .task import check, check_probe, data_sha256, fit, open_task, shares
 from .validation import Validated
 
 EVALUATED = 16_384  # tokens of an evaluation step
@@ -113,7 +115,7 @@ def _(task: LanguageModel, device: torch.device, seed: int, batch: int, *, root:
     train = Packed(source.train.tokens, task.tokens, 1, task.order, seed, batch)
     held = Packed(source.held.tokens, task.tokens, 1, "given", 0, 1)
     count = min(held.samples, task.test_limit or held.samples)
-    work = LanguageWork(train, held, count, device, task.tokens, task.ids, source.held.bytes_per_token)
+    work = LanguageWork(train, held, count, device, task.tokens, task.ids, source.held.bytes_per_token, corpus=source)
     valid = _validation(task, source, more=1)
     if valid is not None:
         own = source.train.bytes_per_token
@@ -138,7 +140,7 @@ def _(task: MaskedLanguage, device: torch.device, seed: int, batch: int, *, root
     train = Packed(source.train.tokens, task.tokens, 0, task.order, seed, batch)
     held = Packed(source.held.tokens, task.tokens, 0, "given", 0, 1)
     count = min(held.samples, task.test_limit or held.samples)
-    work = MaskedWork(train, held, count, device, task.tokens, hide, seed)
+    work = MaskedWork(train, held, count, device, task.tokens, hide, seed, corpus=source)
     valid = _validation(task, source, more=0)
     if valid is not None:
         work.validation = replace(work, held=valid, held_out=valid.samples)
@@ -154,6 +156,7 @@ class PackedWork(Validated):
     held_out: int
     device: torch.device
     per_sample: int
+    corpus: Corpus | None = field(default=None, kw_only=True)
 
     unit, better, waited = "tokens", ("loss", "down"), 0.0
 
@@ -253,3 +256,12 @@ def scores(loss: float, bytes_per_token: float | None = None) -> dict[str, float
     """A loss in nats a token, its perplexity and, where `bytes_per_token` is stated, bits a byte of text."""
     bits = {} if bytes_per_token is None else {"bits": loss / math.log(2) / bytes_per_token}
     return {"loss": loss, "perplexity": math.exp(min(loss, 700))} | bits
+
+
+@data_sha256.register
+def _(work: PackedWork) -> str | None:
+    """Of the manifests of the corpus, which have the SHA-256 of every source file and of the tokenizer."""
+    if work.corpus is None:
+        return None
+    splits = [asdict(split.manifest) for split in (work.corpus.train, work.corpus.held)]
+    return hashlib.sha256(canonical(splits).encode()).hexdigest()
