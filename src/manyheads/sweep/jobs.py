@@ -14,7 +14,7 @@ from typing import Any, Literal, Protocol, cast
 from manyheads.runs import Run, RunFolder, RunSpec
 from manyheads.spec.errors import UserError
 
-Fate = Literal["done", "skipped", "failed", "stopped", "busy"]
+Fate = Literal["done", "skipped", "failed", "stopped", "busy", "left"]
 LOOK = 0.2  # seconds between two looks at a run; in between Python handles signals
 SELDOM = 15.0  # seconds between two plain lines about runs in progress
 
@@ -32,8 +32,9 @@ class Job:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of a job: done now, skipped since it was done before, failed, or stopped before its end. A worker that
-    finds its run in use by another process answers `busy`; the run is then waited for, and nobody is told."""
+    """What became of a job: done now, skipped since it was done before, failed, stopped before its end, or left because
+    the time was up. A worker that finds its run in use by another process answers `busy`; the run is then waited for, and
+    nobody is told."""
 
     job: Job
     fate: Fate
