@@ -181,14 +181,14 @@ class _Pool:
         """Ask every worker to save shortly before the end of the time, and kill those that have not when it is over."""
         if self.limit is None:
             return
-        now = time.monotonic()
-        if now >= self.limit.end:
-            for worker in list(self.running.values()):
-                worker.kill()
-        elif now >= self.limit.ask and not self.time_up:
+        now, workers = time.monotonic(), list(self.running.values())
+        if now >= self.limit.ask and not self.time_up:
             self.time_up = True
-            for worker in list(self.running.values()):
+            for worker in workers:
                 worker.stop()
+        if now >= self.limit.end:
+            for worker in workers:
+                worker.kill()
 
     def _left(self, job: Job) -> Outcome:
         """What becomes of a run in progress when the time is up."""
