@@ -36,7 +36,7 @@ class Machine:
 
 
 @dataclass(frozen=True)
-class Choice:
+class WorkerCount:
     """How many runs execute side by side, and why."""
 
     workers: int
@@ -61,7 +61,7 @@ def here(device: str | None) -> Machine:
     return Machine("cuda", name, memory, cores)
 
 
-def choose(forecasts: Sequence[Forecast], machine: Machine, threads: int) -> Choice:
+def choose(forecasts: Sequence[Forecast], machine: Machine, threads: int) -> WorkerCount:
     """So many runs that the device is full, as far as cores and memory allow."""
     left = [each for each in forecasts if not each.done and not each.job.alone]
     limits = {"cores": max(1, machine.cores // threads), "runs": max(1, len(left))}
@@ -82,7 +82,7 @@ def choose(forecasts: Sequence[Forecast], machine: Machine, threads: int) -> Cho
         before = f"one run keeps the GPU busy for about {100 * share:.0f} % of its time, and "
     workers = min(limits.values())
     reason = next(name for name, most in limits.items() if most == workers)
-    return Choice(workers, before + words[reason])
+    return WorkerCount(workers, before + words[reason])
 
 
 def expected_overhead(each: Forecast, kind: str) -> float:
