@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from typing import Any
 
 import pytest
 import torch
@@ -44,6 +45,19 @@ def test_a_name_stands_for_its_record() -> None:
     assert [one.arch for one in by_name.designs] == [one.arch for one in by_record.designs]
     with pytest.raises(UserError, match="did you mean vit_b"):
         manyheads.redesign("vit_bb", depth=7)
+
+
+@pytest.mark.parametrize("model", [None, 3, 1.5, b"vit_b", ["vit_b"], {"name": "vit_b"}])
+@pytest.mark.parametrize("function", ["redesign", "plan", "cost", "build", "controls"])
+def test_what_is_no_model_is_refused(function: str, model: Any) -> None:
+    with pytest.raises(UserError, match=r"the model is .*; write an Arch or a name"):
+        getattr(manyheads, function)(*([model, "vit_b"] if function == "controls" else [model]))
+
+
+@pytest.mark.parametrize("seed", ["x", 1.5, -1, True, 2**63])
+def test_a_model_is_built_from_a_seed_that_is_a_number(seed: Any) -> None:
+    with pytest.raises(UserError, match="seed is "):
+        manyheads.build("vit_ti", seed=seed)
 
 
 def test_a_timm_name_stands_for_its_record() -> None:

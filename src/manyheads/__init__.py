@@ -4,6 +4,9 @@
     lean = redesign("vit_b", depth=7, heads=16, mlp_dim=1536)
     cost(lean).params.total          # 40112872
 
+    from manyheads import compare
+    print(*compare("vit_b", lean, data="photos", epochs=20, no_loss=0.005).verdicts, sep="\n")
+
 Names are imported when first used: `import manyheads` loads neither torch nor numpy. A model is its record or a name:
 a zoo name, `timm:NAME`, `hf:FOLDER` or whatever else `resolve` knows.
 """
@@ -22,20 +25,23 @@ _HOMES = {
     "build": "models.build", "probe": "conditioning.probe", "Probe": "conditioning.monitor",
     "plan": "planner", "Budget": "planner", "Limits": "planner", "Recipe": "spec.recipe",
     "Run": "runs", "RunSpec": "runs", "Images": "tasks",
-    "edit": "arch.redesign", "javascript": "arch.symbol", "resolve": "interop.resolve",
+    "compare": "interop.compare", "edit": "arch.redesign", "javascript": "arch.symbol", "resolve": "interop.resolve",
 }
+_ROOMS = ("train", "report")  # packages that can be called
 _MODELS = {"cost": 1, "redesign": 1, "controls": 2, "plan": 1, "build": 1}  # how many first arguments are models
 # fmt: on
 
 # fmt: off
 __all__ = [
-    "Arch", "Budget", "Images", "Limits", "Probe", "Recipe", "Run", "RunSpec", "UserError", "audit", "build", "controls",
-    "cost", "edit", "javascript", "plan", "probe", "redesign", "resolve", "zoo",
+    "Arch", "Budget", "Images", "Limits", "Probe", "Recipe", "Run", "RunSpec", "UserError", "audit", "build", "compare",
+    "controls", "cost", "edit", "javascript", "plan", "probe", "redesign", "report", "resolve", "train", "zoo",
 ]
 # fmt: on
 
 
 def __getattr__(name: str) -> Any:
+    if name in _ROOMS:
+        return import_module(f"manyheads.{name}")
     if name not in _HOMES:
         raise AttributeError(f"module 'manyheads' has no attribute {name!r}")
     home = import_module(f"manyheads.{_HOMES[name]}")

@@ -8,12 +8,13 @@ from hypothesis import strategies as st
 
 from manyheads.arch import families as f
 from manyheads.spec.arch import Arch
-from manyheads.spec.parts import Norm, Rope, RopeLlama3
+from manyheads.spec.parts import Attention, Lm, Mlp, Norm, Residual, Rope, RopeLlama3, Softmax, Token
 
 numbers = st.integers
 heads, head_dims = st.integers(1, 31), st.sampled_from((1, 3, 8, 16, 21, 32, 40, 64, 85))
 depths, widths = st.integers(1, 9), st.sampled_from((8, 24, 40, 64, 96, 129, 512))
 mlps = st.integers(1, 300)
+NORMS = ("layer", "rms", "rms_plus_one", "layer_plus_one", "layer_no_bias", "layer_plain")
 
 
 @st.composite
@@ -185,6 +186,62 @@ def llama(draw) -> Arch:
     )
 
 
+ropes = st.sampled_from((None, Rope(), Rope(share=0.5), Rope(stretch=8.0), RopeLlama3()))
+
+
+@st.composite
+def gpt_neox(draw) -> Arch:
+    """Decoders with rotary positions: every kind of norm, place and sharing of it, windows, scales and caps, in a
+    pattern of layers that differ."""
+    kv, norm = draw(numbers(1, 4)), Norm(draw(st.sampled_from(NORMS)), 1e-6)
+    kinds = ("rms", "layer", "rms_plus_one", "layer_no_bias")
+    every, head_dim, count = [], 8 * draw(numbers(1, 8)), kv * draw(numbers(1, 4))
+    grouped, mlp_dim = draw(st.sampled_from((None, kv))), draw(mlps)
+    for _ in range(draw(numbers(1, 3))):
+        window = draw(st.sampled_from((None, 3, 99)))
+        mix = Softmax(True, draw(ropes), window, draw(st.sampled_from((None, 0.3))), draw(st.sampled_from((None, 5.0))))
+        attention = Attention(
+            count,
+            head_dim,
+            grouped,
+            draw(st.booleans()),
+            draw(st.booleans()),
+            draw(st.sampled_from((None, Norm(draw(st.sampled_from(kinds)), 1e-6)))),
+            mix=mix,
+            qk_norm_over=draw(st.sampled_from(("head", "inner"))),
+        )
+        mlp = Mlp(mlp_dim, draw(st.sampled_from(("gelu", "relu_squared"))), draw(st.booleans()), draw(st.booleans()))
+        after, reads = draw(st.sampled_from((None, norm))), draw(st.sampled_from(("stream", "layer", "normed")))
+        times = draw(st.sampled_from((1.0, 0.5)))
+        second = Residual(mlp, None if reads == "normed" else norm, after=after, times=times, reads=reads)
+        every.append((Residual(attention, norm, after=after, times=times), second))
+    width, tokens = draw(widths), draw(numbers(1, 40))
+    stages = f.staged(width, tokens, every * draw(numbers(1, 3)))
+    head = Lm(
+        draw(st.booleans()),
+        draw(st.booleans()),
+        norm,
+        draw(st.sampled_from((1.0, 2.0))),
+        draw(st.sampled_from((None, 9.0))),
+    )
+    return Arch("gpt_neox", Token(draw(numbers(4, 99)), scale=draw(st.sampled_from((1.0, 3.0)))), stages, head)
+
+
+@st.composite
+def opt(draw) -> Arch:
+    """OPT."""
+    return f.opt(
+        draw(widths),
+        draw(depths),
+        draw(heads),
+        draw(head_dims),
+        draw(mlps),
+        vocab=draw(numbers(4, 99)),
+        tokens=draw(numbers(1, 40)),
+        tied=draw(st.booleans()),
+    )
+
+
 @st.composite
 def nystromformer(draw) -> Arch:
     """Nyströmformer with and without convolution, one document or two."""
@@ -241,5 +298,20 @@ def stack(draw) -> Arch:
 
 FAMILIES = {
     made.__name__: made
-    for made in (vit, xcit, tnt, volo, davit, crammed_bert, bert, gpt2, llama, nystromformer, nearest_neighbor, stack)
+    for made in (
+        vit,
+        xcit,
+        tnt,
+        volo,
+        davit,
+        crammed_bert,
+        bert,
+        gpt2,
+        llama,
+        gpt_neox,
+        opt,
+        nystromformer,
+        nearest_neighbor,
+        stack,
+    )
 }

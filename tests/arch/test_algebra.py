@@ -11,8 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from manyheads.arch.attention_cost import MIXES
-from manyheads.arch.controls import depths, head_dims, heads, inners, mlp_dims
+from manyheads.arch.controls import at_width, depths, head_dims, heads, inners, mlp_dims
 from manyheads.arch.count import activation_bytes, cost, forward_flops, head_layers, kv_bytes, params
+from manyheads.arch.decoders import gemma2, gemma3, gpt_neox
 from manyheads.arch.embed_cost import EMBEDS, ENTERS
 from manyheads.arch.head_cost import HEADS
 from manyheads.arch.layer_cost import OPS
@@ -20,6 +21,7 @@ from manyheads.arch.quantities import Formulas
 from manyheads.arch.redesign import edit, policy_of, redesign
 from manyheads.spec import serialise as record
 from manyheads.spec.arch import Arch, attentions, class_attentions, editable
+from manyheads.spec.errors import UserError
 from manyheads.spec.parts import Attention, Embed, Enter, Head, Mix, Nystrom, Op, Outlook
 
 from .random_records import FAMILIES
@@ -184,3 +186,21 @@ def test_odd_sizes_are_ordinary() -> None:
     assert inners(arch) == [520]
     assert params(arch).attention == 3 * (512 * 3 * 520 + 3 * 520 + 520 * 512 + 512)
     assert params(replace(arch)).total == params(arch).total
+
+
+def test_stages_that_differ_in_windows_alone_take_one_number_of_heads() -> None:
+    """Gemma 3 with 8 layers: six in a pattern, and two that are left of the next."""
+    arch = gemma3(32, 8, 4, 8, 64, kv_heads=2, tokens=16, window=4)
+    assert [stage.depth for stage in arch.stages] == [5, 1, 2]
+    more = redesign(arch, heads=8, mlp_dim=32, depth=(2, 1, 1))
+    assert (heads(more), inners(more)) == ([8, 8, 8], [64, 64, 64])
+    assert [stage.unit[0][0].op.mix.window for stage in more.stages] == [4, None, 4]
+    with pytest.raises(UserError, match="depth is 3, but this family has 3 stages"):
+        redesign(arch, depth=3)
+
+
+def test_a_scale_that_is_the_root_of_the_width_follows_the_width() -> None:
+    gemma, other = gemma2(64, 4, 4, 8, 64, tokens=16, window=4), gpt_neox(64, 4, 4, 16, 64, vocab=9, tokens=4)
+    assert at_width(gemma, 0.25).embed.scale == 4.0
+    scaled = replace(other, embed=replace(other.embed, scale=3.0))
+    assert at_width(scaled, 0.25).embed.scale == 3.0

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from manyheads.arch import zoo
+from manyheads.arch import families, zoo
 from manyheads.arch.redesign import redesign
 from manyheads.spec import serialise as record
 from manyheads.spec.arch import SCHEMA, Arch
@@ -26,6 +26,9 @@ WRITTEN = {
     "gpt2_tinystories": lambda: zoo.get("gpt2_tinystories"),
     "llama_1b": lambda: zoo.get("llama_1b"),
     "qwen3_0.6b": lambda: zoo.get("qwen3_0.6b"),
+    "gemma2_2b": lambda: families.gemma2(2304, 26, 8, 256, 9216, kv_heads=4),
+    "pythia_160m": lambda: families.gpt_neox(768, 12, 12, 64, 3072, vocab=50_304, tokens=2048),
+    "opt_125m": lambda: families.opt(768, 12, 12, 64, 3072),
     "nystromformer_retrieval": lambda: zoo.get("nystromformer_retrieval"),
     "nearest_neighbor": lambda: zoo.get("nearest_neighbor"),
 }

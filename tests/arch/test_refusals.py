@@ -39,6 +39,31 @@ def with_attention(**change) -> Arch:
     return replace(VIT, stages=(stage,))
 
 
+@pytest.mark.parametrize(
+    ("branches", "says"),
+    [
+        ((Residual(Attention(12, 64), reads="layer"), Residual(Mlp(9))), "reads='layer' goes with the MLP of a layer"),
+        ((Residual(Attention(12, 64)), Residual(Mlp(9), reads="normed")), "shares the norm of the branch before"),
+        ((Residual(Attention(12, 64), None), Residual(Mlp(9), None, reads="normed")), "and a norm there"),
+        ((Residual(Attention(12, 64), Norm(), "post"), Residual(Mlp(9), reads="layer")), "goes with place='pre'"),
+        ((Residual(Attention(12, 64), Norm(), "post", after=Norm()), Residual(Mlp(9))), "after norms what is added"),
+        ((Residual(Attention(12, 64), times=0.0), Residual(Mlp(9))), "times is 0; write a number above 0"),
+    ],
+)
+def test_branches_that_do_not_fit_together(branches: tuple, says: str) -> None:
+    with pytest.raises(UserError, match=says):
+        replace(VIT, stages=(replace(VIT.stages[0], unit=(branches,)),))
+
+
+def test_rows_of_positions_that_are_never_read_leave_some_that_are() -> None:
+    gpt = zoo.get("gpt2")
+    assert replace(gpt, embed=replace(gpt.embed, positions=1026, first=2)).embed.places == 1024
+    with pytest.raises(UserError, match="tokens is 1024, beyond the 1022 positions"):
+        replace(gpt, embed=replace(gpt.embed, first=2))
+    with pytest.raises(UserError, match=r"embed\.first is 3, and there are 0 rows"):
+        replace(gpt, embed=replace(gpt.embed, positions=0, first=3))
+
+
 def test_the_classic_width_768_with_18_heads_and_no_head_dim() -> None:
     with pytest.raises(UserError, match=r"768/18 is not whole. State head_dim, e.g. head_dim=64 \(inner 1152\)"):
         with_attention(heads=18, head_dim=0)
@@ -60,7 +85,13 @@ def test_the_classic_width_768_with_18_heads_and_no_head_dim() -> None:
         ({"mix": Nystrom(conv=4)}, "has no centre; write 5"),
         ({"qkv_bias": 1}, "write true or false"),
         ({"out_scale": "half"}, "write a number"),
-        ({"qk_norm": Norm("unit")}, "write 'rms' or 'layer'"),
+        ({"mix": Softmax(window=4)}, "a window of 4 tokens looks back; write causal=true"),
+        ({"mix": Softmax(causal=True, window=0)}, "write a number from 1 up"),
+        ({"mix": Softmax(causal=True, cap=0.0)}, "cap is 0; write a number above 0"),
+        ({"mix": Softmax(rope=Rope(share=1.5))}, "rope.share is 1.5; write a share of 1"),
+        ({"mix": Softmax(rope=Rope(share=0.02))}, "turn a share of 0.02 of head_dim 64, which is less than one pair"),
+        ({"qk_norm_over": "all"}, "write one of 'head', 'inner'"),
+        ({"qk_norm": Norm("unit")}, "write one of 'rms', 'layer'"),
     ],
 )
 def test_attention(change: dict, says: str) -> None:

@@ -117,7 +117,7 @@ def test_probe_says_what_it_left_out_and_why(tmp_path: Path) -> None:
         ("head.attention", "it has one query row, so its heads are no matrix of tokens")
     ]
     out = run("probe", name, "--random")
-    assert "left out: 1 modules" in out
+    assert f"left out: 1 modules; manyheads probe {name} --taps says more" in out
     assert "head.attention (torch.nn.modules.activation.MultiheadAttention): it has one query row" in out
 
 

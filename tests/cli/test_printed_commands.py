@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import html
 import json
 import os
 import re
 import shlex
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -15,7 +17,9 @@ import pytest
 
 from manyheads.arch.families import crammed_bert, gpt2, vit
 from manyheads.cli import main
+from manyheads.experiments.demo import DEMO
 from manyheads.spec import serialise as record
+from tests.report.made import quick
 
 QUICK = ["--steps", "1", "--batch", "2", "--set", "task.test_limit=8", "--device", "cpu", "--quiet"]
 RECORDS = {
@@ -113,3 +117,27 @@ def test_the_report_of_an_experiment_is_written_as_printed(place: Path, capsys: 
     out = say(capsys, "run", "theorem", "--scale", "smoke", "--executor", "process", "--out", "my runs", "--quiet")
     (call,) = pasted(out[out.index("manyheads report") :], place)
     assert "page: report.html" in say(capsys, *call)
+
+
+def test_a_page_is_written_again_as_it_says(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    quick(Path("-my runs"), DEMO, "smoke", lambda spec: 0.8 + 0.01 * spec.seed)
+    asked = ("--against", "depth_only", "--no-loss", "0.015", "--metric", "top1", "--assets", "all files")
+    say(capsys, "report", "./-my runs", "--out", "./-page.html", *asked)
+    page = Path("-page.html").read_text()
+    line = html.unescape(re.findall("<pre>(.*?)</pre>", page)[-1])
+    (call,) = pasted(line, place)
+    Path("-page.html").unlink()
+    say(capsys, *call)
+    assert Path("-page.html").read_text() == page
+
+
+def test_one_of_many_experiments_is_reported_as_printed(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for i in range(4):
+        quick(Path("my runs"), replace(DEMO, name=f"try_{i}"), "smoke", lambda spec: 0.8 + 0.01 * spec.seed)
+    asked = ("--against", "depth_only", "--equal", "0.5")
+    out = say(capsys, "report", "my runs", *asked)
+    line = next(line for line in out.splitlines() if line.startswith("one of them in full: "))
+    (call,) = pasted(line.partition(": ")[2], place)
+    assert call[-2:] == ["--only", "try_0"]
+    assert {*asked} <= {*call}
+    assert "try_1" not in say(capsys, *call)

@@ -154,7 +154,7 @@ def test_attention_between_channels_is_left_out(tmp_path: Path) -> None:
     ("args", "told"),
     [
         (("vit_b", "--head-dim", "x"), "--head-dim x"),
-        (("vit_b", "--head-dim", "0"), "at least 1"),
+        (("vit_b", "--head-dim", "0"), "from 1 up"),
         (("vit_b", "--batch", "0"), "--batch 0"),
         (("vit_bb",), "did you mean"),
         (("vit_b", "--images", "a", "--text", "b"), "both given"),

@@ -174,6 +174,14 @@ NUMBERS = {
     "plan heads": ((*PLAN, "--heads", "1,1" + "0" * 14), "at most 10,000 are searched"),
     "plan heads long": ((*PLAN, "--heads", "1," + "9" * 5000), "write a whole number"),
     "plan kv": ((*PLAN, "--kv-heads", "9" * 20), "kv_heads is 99999999999999999999"),
+    "plan kv raised": ((*PLAN, "--kv-heads", "²"), "kv_heads is '²'"),
+    "plan also long": ((*PLAN, "--also", "9" * 5000 + "x8"), "no model is called"),
+    "plan top": ((*PLAN, "--top", "0"), "--top 0: write a whole number from 1 up"),
+    "plan measure": ((*PLAN, "--measure", "-1"), "--measure -1"),
+    "rank batch": (("rank", "vit_ti", "--batch", "2"), "--batch 2: write 4 samples or more"),
+    "rank head_dim": (("rank", "vit_ti", "--head-dim", "0"), "--head-dim 0: write whole numbers from 1 up"),
+    "learn raised": (("tokenize", "file", "--out", "x", "--learn", "bpe:²"), "write bpe:SIZE"),
+    "learn long": (("tokenize", "file", "--out", "x", "--learn", "bpe:" + "9" * 5000), "write bpe:SIZE"),
     "plan also": ((*PLAN, "--also", "9" * 20 + "x8"), "depth is 99999999999999999999"),
     "shape": (("shape", "vit_ti", "--heads", "9" * 20), "heads is 99999999999999999999"),
     "probe seed": (("probe", "vit_ti", "--seed", "9" * 30), "--seed is 9999"),
@@ -197,6 +205,10 @@ def test_a_number_or_a_name_that_is_too_long(case: str, refusal: Callable[..., s
     [
         (*PLAN, "--save", "file/x.json"),
         (*PLAN, "--save", "missing/x.json"),
+        (*PLAN, "--save", ""),
+        (*PLAN, "--save", "/"),
+        (*PLAN, "--save", "pipe"),
+        ("report", "runs", "--out", "pipe"),
         (*PLAN, "--save", "x" * 5000),
         (*PLAN, "--arms", "file/arms"),
         (*PLAN, "--emit", "timm", "--to", "file/timm"),
@@ -222,4 +234,5 @@ def test_a_number_or_a_name_that_is_too_long(case: str, refusal: Callable[..., s
 def test_a_path_that_cannot_be_used(args: tuple[str, ...], refusal: Callable[..., str]) -> None:
     Path("file").write_text("no folder")
     os.symlink("loop", "loop")
+    os.mkfifo("pipe")
     assert refusal(*args)

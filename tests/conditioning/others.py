@@ -177,6 +177,17 @@ def _hf_vit() -> Case:
     return ViTModel(ViTConfig(**sizes, image_size=32, patch_size=8)), {"pixel_values": images(32)}, {"softmax": 2}
 
 
+def _x_transformers(**settings: Any) -> Callable[[], Case]:
+    def make() -> Case:
+        import x_transformers
+
+        layers = x_transformers.Decoder(dim=32, depth=2, heads=4, attn_dim_head=8, **settings)
+        model = x_transformers.TransformerWrapper(num_tokens=50, max_seq_len=12, attn_layers=layers)
+        return model, words()["input_ids"], {"softmax": 2}
+
+    return make
+
+
 def _torchvision() -> Case:
     from torchvision.models.vision_transformer import VisionTransformer
 
@@ -223,6 +234,8 @@ CASES: Mapping[str, Callable[[], Case]] = {
     "transformers SigLIP, images": _tower("Siglip", "Vision"), "transformers SigLIP, text": _tower("Siglip", "Text"),
     "transformers Nyströmformer": _reader("Nystromformer", "nystrom", num_landmarks=4, segment_means_seq_len=12),
     "torchvision ViT": _torchvision,
+    "x-transformers": _x_transformers(),
+    "x-transformers, grouped and fused": _x_transformers(attn_kv_heads=2, attn_flash=True, rotary_pos_emb=True),
     "nn.TransformerEncoder": _encoder(True),
     "nn.TransformerEncoder, tokens first": _encoder(False),
     "nn.TransformerEncoder, norm first": _encoder(True, norm_first=True),

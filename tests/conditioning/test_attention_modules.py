@@ -14,7 +14,7 @@ from torch.nn import functional as F
 from manyheads.conditioning.attention_modules import AttentionModule
 from manyheads.conditioning.coverage import coverage
 from manyheads.conditioning.probe import LeftOut, Sites, listeners, probe
-from manyheads.conditioning.taps import Tap
+from manyheads.conditioning.tap_table import Tap
 from manyheads.interop.read_module import from_module
 from manyheads.models.build import build
 from manyheads.spec.errors import UserError
@@ -245,11 +245,11 @@ def test_a_model_of_unknown_attention_alone_is_an_error_that_names_it_and_a_tap(
 def test_either_implementation_of_transformers_is_seen_without_its_tap(
     implementation: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from manyheads.conditioning import taps
+    from manyheads.conditioning import tap_table, taps
 
     model, batch, _ = make("transformers Llama")
     model.set_attn_implementation(implementation)
-    table = {name: tap for name, tap in taps.TAPS.items() if "Llama" not in name}
+    table = {name: tap for name, tap in tap_table.TAPS.items() if "Llama" not in name}
     monkeypatch.setattr(taps, "TAPS", table)
     assert [(module.name, module.heads, module.suggestion) for module in listeners(model, batch)] == [
         (f"layers.{layer}.self_attn", 4, f'"layers.{layer}.self_attn": Tap("o_proj", heads=4)') for layer in range(2)

@@ -16,7 +16,8 @@ from torch import nn
 from manyheads.conditioning.attention_calls import multihead, recorded_calls
 from manyheads.conditioning.attention_modules import watched
 from manyheads.conditioning.probe import probe
-from manyheads.conditioning.taps import TAPS, Tap, find
+from manyheads.conditioning.tap_table import TAPS, Tap
+from manyheads.conditioning.taps import find
 from manyheads.models.build import build
 from manyheads.spec.arch import attentions
 from manyheads.spec.errors import UserError

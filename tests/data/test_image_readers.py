@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gzip
 import os
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -14,8 +13,10 @@ from manyheads.data import image_folders, image_readers
 from manyheads.data.image_readers import READERS, idx_bytes, read_idx
 from manyheads.spec.datasets import IMAGE_SETS, image_set
 from manyheads.spec.errors import UserError
+from manyheads.spec.images import Images
+from manyheads.spec.serialise import to_dict
 
-from .written import CIFAR_FILES, COLOURS, write_cifar, write_folder, write_image, write_pack, write_tiny
+from .written import CIFAR_FILES, COLOURS, write_cifar, write_folder, write_image, write_tiny
 
 
 @pytest.fixture(scope="module")
@@ -56,33 +57,13 @@ def test_a_cifar_file_that_is_missing_cut_or_mislabelled_is_named(
         image_readers.cifar10(tmp_path)
 
 
-def test_the_pack_reads_its_strips_and_labels(tmp_path: Path) -> None:
-    made = write_pack(tmp_path / "cifar10_q5.zip")
-    for pixels, split in zip(image_readers.cifar10_q5(tmp_path), ("train", "test"), strict=True):
-        assert np.array_equal(pixels.images, made[split][0])
-        assert np.array_equal(pixels.labels, made[split][1])
-        assert pixels.images.max() == 255
-
-
-def test_a_pack_that_is_cut_or_damaged_is_named(tmp_path: Path) -> None:
-    path = tmp_path / "cifar10_q5.zip"
-    with pytest.raises(UserError, match=r"cifar10_q5\.zip; get it"):
-        image_readers.cifar10_q5(tmp_path)
-    write_pack(path)
-    whole = path.read_bytes()
-    path.write_bytes(whole[: len(whole) // 2])
-    with pytest.raises(UserError, match="cannot be read"):
-        image_readers.cifar10_q5(tmp_path)
-    path.write_bytes(whole[:2000] + bytes(64) + whole[2064:])
-    with pytest.raises(UserError, match="cannot be read"):
-        image_readers.cifar10_q5(tmp_path)
-
-
-def test_the_pack_without_pillow_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    write_pack(tmp_path / "cifar10_q5.zip")
-    monkeypatch.setitem(sys.modules, "PIL.Image", None)
-    with pytest.raises(UserError, match="pip install pillow"):
-        image_readers.cifar10_q5(tmp_path)
+def test_a_name_of_earlier_versions_loads_and_is_not_trained_on(tmp_path: Path) -> None:
+    task = Images("cifar10_q5")
+    assert to_dict(task)["data"] == "cifar10_q5"  # the id of a finished run stays
+    assert "cifar10_q5" not in IMAGE_SETS
+    for read in (image_readers.read, image_readers.find):
+        with pytest.raises(UserError, match=r"earlier versions alone.* write cifar10"):
+            read("cifar10_q5", tmp_path)
 
 
 def test_all_of_fashion_mnist_reads_from_the_official_files(tmp_path: Path) -> None:

@@ -66,7 +66,7 @@ def test_a_crop_of_an_eighth_blackens_an_eighth_of_the_picture(first: bool, blac
 
 def test_experiments_crop_pixels_that_the_model_sees_and_only_runs_that_change_have_another_record() -> None:
     assert to_dict(cifar(32)) == to_dict(
-        Images("cifar10_q5", size=32, label_smoothing=0.1, augment=Augment(crop=4, flip=True))
+        Images("cifar10", size=32, label_smoothing=0.1, augment=Augment(crop=4, flip=True))
     )
     assert "resize_first" not in to_dict(cifar(32))["augment"]
     assert to_dict(cifar(64))["augment"]["resize_first"] is True

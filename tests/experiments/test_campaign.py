@@ -171,6 +171,13 @@ def found(name: str, scale: str, arm: str) -> Findings:
     return measure(spec.task, spec.arch, spec.seed, torch.device("cpu"))
 
 
+def test_one_full_rank_head_is_compared_with_the_error_that_is_proved() -> None:
+    law = found("constructions", "smoke", "exact_law").score
+    assert (law["loss"], law["accuracy"]) == (0.0, 1.0)
+    for tokens in (2, 16, 256):
+        assert found("constructions", "smoke", f"exact_N{tokens}").score["loss"] < 1e-6
+
+
 @pytest.mark.parametrize("count", [65, 257])
 def test_the_vote_that_is_measured_follows_the_law_that_stands_beside_it(count: int) -> None:
     vote, law = (found("rank_vote", "smoke", f"{network}_h{count}").score for network in ("vote", "law"))

@@ -53,7 +53,8 @@ def test_the_interval_of_a_correlation_stays_within_one() -> None:
 
 def test_the_cost_of_a_target_is_interpolated_in_its_logarithm() -> None:
     assert needed([1, 2, 4], [0.9, 0.6, 0.4], 0.5) == pytest.approx(math.sqrt(8))
-    assert needed([4, 8], [0.1, 0.05], 0.5) == 4
+    assert needed([1, 2], [0.1, 0.05], 0.5) == 1
+    assert needed([4, 8], [0.1, 0.05], 0.5) is None  # fewer than 4 would do: nobody knows how many
     assert needed([1, 2], [0.9, 0.8], 0.5) is None
 
 

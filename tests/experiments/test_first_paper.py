@@ -146,14 +146,6 @@ def test_the_long_range_tasks_are_as_published(task: str) -> None:
     assert published == pytest.approx([entry.accuracy["original"], entry.accuracy["lean"]])
 
 
-def test_other_images_can_take_the_place_of_the_usual_ones() -> None:
-    moved = scales.on(EXPERIMENTS["table3"], {"cifar10_q5": "cifar10"})
-    there = {arm.name: getattr(arm.task, "data", None) for arm in moved.setting("small").arms}
-    assert there["image_L2_h2"] == "cifar10"
-    assert there["text_L2_h2"] == "imdb"
-    assert scales.on(EXPERIMENTS["fig2"], {"cifar10_q5": "cifar10"}).setting("small").task.data == "cifar10"  # type: ignore[union-attr]
-
-
 # --------------------------------------------------------------------------------------------------- Tables 4, 5, Fig 1
 @pytest.mark.parametrize("key", vision_pairs.BASE + vision_pairs.LARGE)
 def test_at_paper_scale_a_pair_is_the_audited_one(key: str) -> None:

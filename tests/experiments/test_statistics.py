@@ -90,6 +90,17 @@ def test_scatter_of_all_arms_is_the_residual_of_a_two_way_table() -> None:
     assert not effect({0: 1.0, 1: 2.0}, {5: 1.0, 6: 2.0}, scatter=scatter).pooled  # other seeds: no table
 
 
+def test_arms_that_scatter_clearly_more_than_all_are_judged_by_their_own_scatter() -> None:
+    still = {seed: float(seed) for seed in range(3)}
+    loud, louder = ({0: by, 1: 1.0 - by, 2: 2.0} for by in (1.0, 9.0))
+    for arm, pooled, freedom in ((loud, True, 16.0), (louder, False, 2.0)):
+        found = effect(arm, still, scatter=Scatter(1.0, 16.0))
+        assert (found.pooled, found.freedom) == (pooled, freedom)
+        ratio = stats.f.sf(effect(arm, still).error ** 2 / (2 / 3), 2, 16)
+        assert (ratio < 0.05) is not pooled
+        assert found.error == pytest.approx(math.sqrt(2 / 3) if pooled else effect(arm, still).error)
+
+
 def test_the_smallest_visible_difference_is_seen_in_four_of_five_experiments() -> None:
     draw, seen, trials = random.Random(11), 0, 2000
     for _ in range(trials):

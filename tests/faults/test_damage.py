@@ -95,6 +95,8 @@ DAMAGES: dict[str, Callable[[Path], Any]] = {
     "note with a list of files": lambda path: change(path, files=[{}]),
     "a file in its place": lambda path: (shutil.rmtree(path), path.write_text("no folder")),
     "a lost link in its place": lambda path: (shutil.rmtree(path), path.symlink_to("nowhere")),
+    "a pipe in the place of the note": lambda path: ((path / "note.json").unlink(), os.mkfifo(path / "note.json")),
+    "a pipe in the place of the tensors": lambda path: (file := tensors(path), file.unlink(), os.mkfifo(file)),
     "a later version's": lambda path: (path / "note.json").write_text(
         (path / "note.json").read_text().replace('"schema": 1', '"schema": 99')),
 }

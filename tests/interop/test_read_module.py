@@ -10,7 +10,7 @@ from torch import nn
 from manyheads.arch.controls import depths, head_dims, heads, mlp_dims
 from manyheads.arch.count import params
 from manyheads.arch.redesign import redesign
-from manyheads.conditioning.taps import Tap
+from manyheads.conditioning.tap_table import Tap
 from manyheads.interop.read_module import from_module
 from manyheads.models.build import build
 from manyheads.planner import Budget, Limits, plan

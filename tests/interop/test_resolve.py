@@ -82,6 +82,28 @@ def test_emit_knows_three_kinds(tmp_path: Path) -> None:
         emit(VIT, "python", blocked, "vit")
 
 
+@pytest.mark.parametrize("given", [{"model_args": 3}, {"model_args": None}, {"model_args": {"arch": []}}])
+def test_an_emitted_configuration_without_its_record_is_refused(given: Any, tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text(json.dumps(given))
+    with pytest.raises(UserError, match="this is not an architecture record"):
+        resolve(str(tmp_path))
+
+
+def test_a_name_of_the_hub_is_told_its_prefix() -> None:
+    with pytest.raises(
+        UserError, match="'facebook/opt-125m'; write hf:facebook/opt-125m for a model of the Hugging Face hub"
+    ):
+        resolve("facebook/opt-125m")
+    with pytest.raises(UserError, match="'resnet50'; write a zoo name"):
+        resolve("resnet50")
+
+
+@pytest.mark.parametrize("name", [None, 3, Path("vit_b"), ["vit_b"]])
+def test_what_is_no_name_is_refused(name: Any) -> None:
+    with pytest.raises(UserError, match="the model is "):
+        resolve(name)
+
+
 @pytest.mark.parametrize("config", [1, None, "gpt2", ["gpt2"], {}, {"model_type": 3}, {"model_type": ["gpt2"]}])
 def test_what_is_no_configuration_is_refused(config: Any) -> None:
     with pytest.raises(UserError, match=r"config is|model_type"):
@@ -100,6 +122,9 @@ CONFIGS: dict[str, dict[str, Any]] = {
     "gpt2": {"n_embd": 32, "n_layer": 1, "n_head": 2, "vocab_size": 50, "n_positions": 16},
     "vit": WIDE | {"image_size": 32, "patch_size": 8},
     **dict.fromkeys(("llama", "mistral", "qwen2", "qwen3", "bert", "nystromformer"), WIDE),
+    **dict.fromkeys(("gemma3_text", "cohere2", "smollm3", "gpt_neox", "phi3", "granite"), WIDE),
+    "opt": WIDE | {"ffn_dim": 64},
+    "gpt_neo": WIDE | {"window_size": 4},
 }
 MORE = (
     *(
@@ -114,6 +139,9 @@ MORE = (
     *("tie_word_embeddings", "id2label", "num_labels", "type_vocab_size", "qkv_bias", "num_channels", "rope_scaling"),
     *("rope_parameters", "rope_theta", "num_key_value_heads", "attention_bias", "sliding_window", "use_sliding_window"),
     *("rms_norm_eps", "conv_kernel_size", "num_landmarks", "mlp_bias", "is_decoder", "position_embedding_type"),
+    *("layer_types", "no_rope_layers", "max_window_layers", "sliding_window_pattern", "partial_rotary_factor"),
+    *("query_pre_attn_scalar", "final_logit_softcapping", "logit_scale", "residual_multiplier", "rotary_pct"),
+    *("use_parallel_residual", "word_embed_proj_dim", "do_layer_norm_before", "attention_layers"),
 )
 WRONG = [None, 1.5, "x", [1], {"a": 1}, 10**400, -1, True, float("nan")]
 

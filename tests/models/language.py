@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from manyheads.arch.families import bert, crammed_bert, gpt2, llama, stories
+from manyheads.arch.families import bert, crammed_bert, gemma2, gemma3, gpt2, gpt_neox, llama, opt, stories, windowed
 from manyheads.spec.arch import Arch
 from manyheads.spec.parts import Classify, Norm, Rope, RopeLlama3
 
@@ -14,6 +14,11 @@ CAUSAL: dict[str, Arch] = {
     "gpt2": gpt2(*_SIZE, vocab=VOCAB, tokens=TOKENS, positions=TOKENS),
     "gpt2_tinystories": stories(*_SIZE, vocab=VOCAB, tokens=TOKENS),
     "llama": llama(*_SIZE, kv_heads=2, rope=RopeLlama3(), tied=False, **_LLAMA),
+    "windows": windowed(llama(*_SIZE, kv_heads=2, rope=Rope(), tied=True, **_LLAMA), 5),
+    "gemma2": gemma2(32, 4, 4, 8, 64, kv_heads=2, window=5, **_LLAMA),
+    "gemma3": gemma3(32, 12, 4, 8, 64, kv_heads=2, window=5, **_LLAMA),
+    "gpt_neox": gpt_neox(*_SIZE, rope=Rope(share=0.5), **_LLAMA),
+    "opt": opt(*_SIZE, **_LLAMA),
     "qwen3": llama(*_SIZE, kv_heads=2, rope=Rope(), tied=True, qk_norm=True, **_LLAMA),
 }
 BOTH_WAYS: dict[str, Arch] = {

@@ -159,7 +159,7 @@ REDESIGNS = {
 def test_every_redesign_trains_and_every_parameter_learns(name: str, way: str) -> None:
     arch = redesign(ALL[name], **REDESIGNS[way])
     model = build(arch, seed=0).train()
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.02)
     losses = []
     for _ in range(2):
         logits = model(tokens())
@@ -195,7 +195,10 @@ def test_a_later_token_changes_nothing_before_it(name: str) -> None:
         other[:, at] = (other[:, at] + 1) % VOCAB
         before, after = model(ids), model(other)
         torch.testing.assert_close(before[:, :at], after[:, :at], rtol=0, atol=1e-14)
-        assert (before[:, at:] - after[:, at:]).abs().amax(dim=(0, 2)).min() > 1e-9
+        changes = (before[:, at:] - after[:, at:]).abs().amax(dim=(0, 2))
+        reach = 9 if name == "windows" else TOKENS  # two layers hand a token on to four more each
+        assert changes[:reach].min() > 1e-9
+        assert not changes[reach:].any()
 
 
 @pytest.mark.parametrize("name", BOTH_WAYS)

@@ -5,16 +5,20 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
+from manyheads.arch import encoder_families as e
 from manyheads.arch import families as f
 from manyheads.arch.controls import depths, head_dims, heads
 from manyheads.arch.redesign import redesign
 from manyheads.spec.arch import Arch
-from manyheads.spec.parts import Pair, Points, Rope, Token
+from manyheads.spec.parts import Features, Norm, Pair, Points, Rope, Token
 
 # fmt: off
 ORIGINALS: dict[str, Arch] = {
     "vit": f.vit(32, 3, 2, 16, 64, image=32, patch=8, classes=7),
     "deit_distilled": f.vit(32, 3, 2, 16, 64, image=32, patch=8, classes=7, class_tokens=2, family="deit"),
+    "dinov2": e.dinov2(32, 3, 2, 16, 48, image=32, patch=8, registers=3, gated=True, mask_token=False),
+    "clip_image": e.clip_image(32, 3, 2, 16, 64, image=32, patch=8),
+    "vit_features": f.vit(32, 3, 2, 16, 64, image=32, patch=8, head=Features(Norm(eps=1e-6))),
     "xcit": f.xcit(32, 3, 2, 16, 64, image=64, classes=7, scaled=1.0),
     "tnt": f.tnt(32, 3, 2, 16, 64, pixel_width=8, pixel_heads=2, pixel_head_dim=4, pixel_mlp_dim=16, image=32, classes=7),
     "tnt_legacy": f.tnt(32, 3, 2, 16, 64, pixel_width=8, pixel_heads=2, pixel_head_dim=4, pixel_mlp_dim=16, image=32,
@@ -24,10 +28,18 @@ ORIGINALS: dict[str, Arch] = {
     "davit": f.davit((16, 24, 32, 40), (2, 2, 2, 2), (2, 2, 2, 2), (8, 12, 16, 20), (32, 48, 64, 80), image=64, classes=7),
     "crammed_bert": f.crammed_bert(32, 3, 2, 16, 48, vocab=50, tokens=12),
     "bert": f.bert(32, 3, 2, 16, 64, vocab=50, tokens=12, positions=16),
+    "roberta": e.roberta(32, 3, 2, 16, 64, vocab=50, tokens=12),
+    "clip_text": e.clip_text(32, 3, 2, 16, 64, vocab=50, tokens=12),
+    "bert_features": f.bert(32, 3, 2, 16, 64, vocab=50, tokens=12, positions=16, head=Features()),
     "gpt2": f.gpt2(32, 3, 2, 16, 64, vocab=50, tokens=12, positions=16),
     "gpt2_tinystories": f.stories(30, 3, 2, 14, 64, vocab=50, tokens=12),
     "llama": f.llama(32, 3, 4, 16, 64, kv_heads=2, vocab=50, tokens=12, rope=Rope(), tied=False),
     "qwen3": f.llama(32, 3, 4, 16, 64, kv_heads=2, vocab=50, tokens=12, rope=Rope(), tied=True, qk_norm=True),
+    "mistral": f.windowed(f.llama(32, 3, 4, 16, 64, kv_heads=2, vocab=50, tokens=12, rope=Rope(), tied=False), 5),
+    "gemma2": f.gemma2(32, 4, 4, 16, 64, kv_heads=2, vocab=50, tokens=12, window=5),
+    "gemma3": f.gemma3(32, 12, 4, 16, 64, kv_heads=2, vocab=50, tokens=12, window=5),
+    "gpt_neox": f.gpt_neox(32, 3, 2, 16, 64, vocab=50, tokens=12),
+    "opt": f.opt(32, 3, 2, 16, 64, vocab=50, tokens=12),
     "nystromformer": f.nystromformer(32, 3, 2, 16, 64, vocab=50, tokens=24, classes=7, landmarks=8, conv=5, head_hidden=16),
     "nystromformer_pair": f.nystromformer(32, 3, 2, 16, 64, vocab=50, tokens=24, classes=2, landmarks=8, pair=True,
                                           head_hidden=16),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -16,6 +17,7 @@ from torch.nn import functional as F
 from manyheads.models.build import build
 from manyheads.nn.loss import vocabulary_loss
 from manyheads.spec.errors import UserError
+from manyheads.spec.parts import Lm
 from tests.models.tiny import ORIGINALS, inputs
 
 GPU = pytest.mark.gpu
@@ -74,9 +76,12 @@ def test_it_compiles_into_one_graph() -> None:
         torch.testing.assert_close(a, b)
 
 
-@pytest.mark.parametrize("name", ["gpt2", "gpt2_tinystories", "llama", "bert", "crammed_bert"])
+SCALED = replace(ORIGINALS["gpt2_tinystories"], head=Lm(False, True, scale=3.0))
+
+
+@pytest.mark.parametrize("name", ["gpt2", "gpt2_tinystories", "llama", "gemma2", "scaled", "bert", "crammed_bert"])
 def test_a_model_gives_the_loss_of_its_own_logits(name: str) -> None:
-    arch = ORIGINALS[name]
+    arch = ORIGINALS.get(name) or SCALED
     model = build(arch, seed=0).double().eval()
     ids = inputs(arch)[0]
     logits = model(ids)

@@ -27,12 +27,17 @@ def untied(tied: Mapping[str, str]) -> dict[str, Callable]:
 @contextmanager
 def in_double() -> Iterator[None]:
     """transformers computes norms and rotary tables in float32 whatever the model's precision. In here its own
-    formulas, untouched, find float64 under that name."""
+    formulas, untouched, find float64 under that name, and make in float64 what they make without naming a precision."""
+    usual = torch.get_default_dtype()
     with (
         mock.patch.multiple(torch, float=torch.float64, float32=torch.float64),
         mock.patch.object(torch.Tensor, "float", torch.Tensor.double),
     ):
-        yield
+        torch.set_default_dtype(torch.float64)
+        try:
+            yield
+        finally:
+            torch.set_default_dtype(usual)
 
 
 def keep_frequencies(rotary: nn.Module) -> None:

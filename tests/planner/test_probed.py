@@ -82,3 +82,19 @@ def test_a_probe_without_detail_gives_kappa_alone(record: dict) -> None:
 def test_a_record_of_something_else_is_refused(record: dict, change, says: str) -> None:
     with pytest.raises(UserError, match=says):
         plan(ARCH, Budget(params=0.8), LIMITS, probe=change(record))
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        *(("log_kappa", value) for value in ("x", [], True, 1e308, -1.0, float("nan"))),
+        *(("detail", value) for value in (3, "x", [1])),
+        *(("detail", {name: value}) for name in ("coverage", "tokens_kappa") for value in ("x", -1, [])),
+        *(("kind", value) for value in (3, [], {})),
+    ],
+)
+def test_a_number_that_no_probe_writes_is_named(record: dict, field: str, value: object) -> None:
+    first, *others = record["sites"]
+    changed = {"sites": [first | {field: value}, *others]}
+    with pytest.raises(UserError, match=r"sites\[0\] of the probe record"):
+        plan(ARCH, Budget(params=0.8), LIMITS, probe=changed)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -315,3 +316,71 @@ def test_growth_is_judged_by_what_each_size_needs(tmp_path: Path) -> None:
     one = only(verdicts(here))
     assert one.verdict.word == "holds"
     assert "heads for 50% of a constant guess's error, by size: 4: 3" in one.verdict.found
+
+
+def growing(root: Path, needs: Callable[[int], float], *, first: int = 1, full: float = 0.0) -> Judgement:
+    """The verdict on a growth whose sizes 4 to 7 need so many heads, of `first` and its doubles, and of which one arm a
+    size has the error `full`."""
+    from manyheads.arch.families import nearest_neighbor
+    from manyheads.experiments.rank_parts import laptop, task
+    from manyheads.spec.experiment import Arm, Setting
+
+    sizes = {d: tuple(f"d{d}_h{first * 2**i}" for i in range(8)) for d in (4, 5, 6, 7)}
+    names = [*(name for group in sizes.values() for name in group), *(f"d{d}_full" for d in sizes)]
+    arms = tuple(
+        Arm(
+            name,
+            nearest_neighbor(int(name[1]), 1, int(name[4:]) if "_h" in name else 1, 2, 8, tokens=3),
+            "",
+            {"dim": 8},
+        )
+        for name in names
+    )
+    growth = Growth("heads needed", sizes, claim="A2", primary=True, enough={d: f"d{d}_full" for d in sizes})
+    setting = Setting(arms, SEEDS, task(4, 2), {"steps": laptop(10, 8, 0.01)}, growths=(growth,))
+    known = Experiment("grows", "t", "q", {"small": setting})
+    for spec in specs(known, "small"):
+        name = spec.label["arm"]
+        some = needs(int(name[1])) * (1 + 0.01 * spec.seed)
+        put(folder(root, spec), spec, 1.0 / (1.0 + int(name[4:]) / some) if "_h" in name else full, guess=1.0)
+    return only(verdicts(read_runs(root, {"grows": known}).sections[0]))
+
+
+def test_what_does_not_grow_does_not_grow_exponentially(tmp_path: Path) -> None:
+    falls = growing(tmp_path / "falls", lambda d: 40 * math.exp(-0.7 * (d - 4)))
+    assert falls.verdict.word == "does not hold"  # a falling exponential fits closer than a falling power
+    assert "grow by a factor of 0.497" in falls.verdict.found
+    assert growing(tmp_path / "flat", lambda d: 6.0).verdict.word == "does not hold"
+    assert growing(tmp_path / "grows", lambda d: 3 * math.exp(1.0 * (d - 4))).verdict.word == "holds"
+
+
+def test_growth_is_not_testable_where_some_seeds_need_more_or_fewer_than_were_tried(tmp_path: Path) -> None:
+    def needs(d: int) -> float:
+        return 3 * math.exp(1.0 * (d - 4))
+
+    more = growing(tmp_path / "more", lambda d: needs(d) * (128 / needs(7)) / 1.015)  # of three seeds the last
+    assert more.verdict.word == "not testable in this setting"
+    assert "size 7 (1 of 3 seeds) the heads that are needed lie outside" in more.verdict.reason
+    fewer = growing(tmp_path / "fewer", needs, first=16)
+    assert "At size 4" in fewer.verdict.reason  # all of them need fewer than 16
+
+
+def test_growth_is_not_testable_where_nothing_reaches_the_error(tmp_path: Path) -> None:
+    one = growing(tmp_path, lambda d: 3 * math.exp(1.0 * (d - 4)), full=0.6)
+    assert one.verdict.word == "not testable in this setting"
+    assert "d4_full was not shown to reach 50%" in one.verdict.reason
+
+
+def test_one_of_several_primary_comparisons_is_refuted_by_holms_rule(tmp_path: Path) -> None:
+    values = {"original": 0.8, "lean": 0.8, "depth_only": 0.8, "split": 0.8}
+    pairs = [Comparison(arm, "original", "more", claim="A3", primary=True) for arm in ("lean", "depth_only", "split")]
+    here = section(tmp_path, values, *pairs)
+    runs = {arm.name: {run.seed: run for run in arm.runs} for arm in here.arms}
+    for seed, by in {0: -0.04, 1: -0.05, 2: -0.065}.items():  # p is 0.02: less alone, not among three
+        runs["lean"][seed].measured.scores["top1"] = runs["original"][seed].measured.scores["top1"] + by
+    first = verdicts(here)[0]
+    assert first.effect is not None
+    assert first.effect.below(0.0) < 0.05
+    assert first.verdict.word == "within noise"
+    alone = replace(here, experiment=replace(here.experiment, comparisons=(pairs[0],)))  # type: ignore[type-var]
+    assert verdicts(alone)[0].verdict.word == "does not hold"

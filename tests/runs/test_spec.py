@@ -120,3 +120,27 @@ def test_what_is_no_specification_is_refused(data: object) -> None:
 def test_missing_fields_are_named() -> None:
     with pytest.raises(UserError, match="lacks task, seed"):
         RunSpec.from_dict({name: item for name, item in spec().to_dict().items() if name not in ("task", "seed")})
+
+
+def test_starting_weights_are_part_of_the_id_and_random_ones_leave_no_trace() -> None:
+    one = spec()
+    tuned = replace(one, weights="ab" * 32)
+    assert "weights" not in one.to_dict()
+    assert one.starts_from is None
+    assert tuned.starts_from == "ab" * 32
+    assert len({one.id, tuned.id, replace(one, weights="cd" * 32).id}) == 3
+    again = RunSpec.from_dict(json.loads(files.dump({"id": tuned.id} | tuned.to_dict())))
+    assert (again, again.id, digest(tuned.to_dict())) == (tuned, tuned.id, tuned.id)
+
+
+@pytest.mark.parametrize(
+    ("task", "weights", "message"),
+    [
+        ({"is": "Images"}, "abc", "weights is 'abc'; write the sha256"),
+        ({"is": "Footprint"}, "ab" * 32, "Footprint, which trains nothing; leave them out"),
+        ({"is": "Glue"}, "ab" * 32, "write them in task.weights"),
+    ],
+)
+def test_starting_weights_that_mean_nothing_are_refused(task: dict, weights: str, message: str) -> None:
+    with pytest.raises(UserError, match=message):
+        replace(run_spec(zoo.get("vit_s"), task, {}, 0), weights=weights)

@@ -10,7 +10,7 @@ import pytest
 
 # fmt: off
 ROOMS = (
-    "spec", "arch", "paper", "runs", "nn", "models", "conditioning", "planner", "data", "tasks", "train",
+    "spec", "arch", "paper", "runs", "nn", "models", "conditioning", "transplant", "planner", "data", "tasks", "train",
     "experiments", "sweep", "report", "interop", "cli",
 )
 # fmt: on

@@ -149,14 +149,14 @@ def test_a_note_that_no_sweep_wrote_submits_the_run_again(tmp_path: Path, idle_s
     assert (outcome.fate, outcome.message) == ("failed", "it was submitted")
 
 
-@pytest.mark.parametrize("damage", ["a link", "for all", "a file"])
+@pytest.mark.parametrize("damage", ["a link", "for all", "for the group", "a file"])
 def test_a_folder_in_which_others_can_put_orders_is_refused(tmp_path: Path, idle_slurm: None, damage: str) -> None:
     if damage == "a link":
         (tmp_path / "theirs").mkdir()
         (tmp_path / ".slurm").symlink_to(tmp_path / "theirs")
-    elif damage == "for all":
+    elif damage.startswith("for "):
         (tmp_path / ".slurm").mkdir()
-        (tmp_path / ".slurm").chmod(0o777)
+        (tmp_path / ".slurm").chmod(0o777 if damage == "for all" else 0o770)
     else:
         (tmp_path / ".slurm").touch()
     with pytest.raises(UserError, match=r"\.slurm"):
@@ -166,7 +166,7 @@ def test_a_folder_in_which_others_can_put_orders_is_refused(tmp_path: Path, idle
 
 def test_jobs_read_their_orders_from_a_new_folder_that_nobody_else_may_enter(tmp_path: Path, idle_slurm: None) -> None:
     (job,) = wanted(tmp_path / "runs")
-    (tmp_path / ".slurm").mkdir()
+    (tmp_path / ".slurm").mkdir(mode=0o700)
     (tmp_path / ".slurm" / "7_submitted.pkl").write_bytes(pickle.dumps(Trap(tmp_path / "ran")))
 
     class Ending(QuietView):

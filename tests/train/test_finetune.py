@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,16 +11,17 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from manyheads.arch.families import crammed_bert
+from manyheads.arch.families import crammed_bert, gpt2, vit
 from manyheads.cli import main
 from manyheads.models.build import build
 from manyheads.models.store import save
 from manyheads.runs import Run
+from manyheads.spec.arch import Arch
 from manyheads.spec.datasets import glue_set
 from manyheads.spec.errors import UserError
 from manyheads.tasks import Glue, fit, to_dict
 from manyheads.train.early_end import Stopped
-from manyheads.train.finetune import finetune, weights_digest
+from manyheads.train.finetune import check_fits, finetune, weights_digest
 from manyheads.train.loop import train
 from tests.specs import run_spec
 from tests.tasks.glue_files import write
@@ -97,9 +99,9 @@ def test_without_them_nothing_is_trained(root: Path) -> None:
 
 
 def test_weights_for_what_starts_from_none_are_refused(root: Path) -> None:
-    with pytest.raises(UserError, match="Blobs has no field `weights`; leave them out"):
+    with pytest.raises(UserError, match="the run states no `weights`; leave them out, or start"):
         train(Run.create(root / "blobs", spec()), device="cpu", progress="none", weights=root)
-    with pytest.raises(UserError, match="Glue says weights='scratch'; leave them out"):
+    with pytest.raises(UserError, match="the task Glue says weights='scratch'; leave them out"):
         train(made(root, "s", weights="scratch"), device="cpu", progress="none", weights=root)
 
 
@@ -184,3 +186,64 @@ def test_where_the_first_process_refuses_the_others_do_too(root: Path) -> None:
     assert "no folder beside it has these" in (root / "refused-0").read_text()
     assert "cannot start; the first process says why" in (root / "refused-1").read_text()
     assert run.state == "failed"
+
+
+# ------------------------------------------------------------------------------------ any task from trained weights
+GPT = gpt2(16, 1, 2, 8, 32, vocab=2048, tokens=32, positions=32)
+TEXT = {"is": "LanguageModel", "tokens": 32, "test_limit": 4}
+VIT = vit(16, 1, 2, 8, 32, image=28, patch=14, channels=1, classes=10)
+PICTURES = {"is": "Images", "limit": 20, "test_limit": 10}
+
+
+def continued(root: Path, arch: Arch, task: dict[str, Any], start: Arch) -> Run:
+    """A run of one still step from the weights of `start`, which lie among the runs."""
+    save(build(start, seed=3), root / "runs" / "start" / "model")
+    one = run_spec(arch, task, STILL | {"probe_every": 0}, 1)
+    return Run.create(root / "runs" / "mine", replace(one, weights=weights_digest(root / "runs/start/model")))
+
+
+@pytest.mark.parametrize(("arch", "task"), [(GPT, TEXT), (VIT, PICTURES)], ids=["text", "images"])
+def test_any_task_trains_on_from_the_weights_that_its_run_states(
+    arch: Arch, task: dict[str, Any], tmp_path: Path
+) -> None:
+    """They are found beside the run, and every tensor is theirs."""
+    run = continued(tmp_path, arch, task, arch)
+    train(run, device="cpu", progress="none")
+    source, now = build(arch, seed=3).state_dict(), load_file(run.model / "model.safetensors")
+    assert all(torch.allclose(now[name], source[name], rtol=0, atol=1e-8) for name in source)
+
+
+def test_without_the_weights_that_it_states_no_run_begins(tmp_path: Path) -> None:
+    run = continued(tmp_path, GPT, TEXT, GPT)
+    (tmp_path / "runs/start/model/model.safetensors").unlink()
+    with pytest.raises(UserError, match=r"starts from weights of sha256 .*, and no folder beside it has these"):
+        train(run, device="cpu", progress="none")
+    save(build(GPT, seed=4), tmp_path / "other")
+    with pytest.raises(
+        UserError, match=r"has sha256 .*, and the run says weights=.*; start a new run, or give the right"
+    ):
+        train(run, device="cpu", progress="none", weights=tmp_path / "other")
+
+
+def test_another_number_of_classes_and_another_size_are_told(tmp_path: Path) -> None:
+    """The head is drawn from the seed, positions are interpolated, and all else is the saved model's."""
+    start = vit(16, 1, 2, 8, 32, image=56, patch=14, channels=1, classes=7)
+    run = continued(tmp_path, VIT, PICTURES, start)
+    ear = Ear()
+    train(run, device="cpu", progress=ear)
+    told = "\n".join(ear.heard)
+    assert "has no such head: head.out.weight, head.out.bias are drawn from the seed" in told
+    assert "are interpolated from 56 px to 28 px" in told
+    source, now = build(start, seed=3).state_dict(), load_file(run.model / "model.safetensors")
+    same = [name for name in now if now[name].shape == source[name].shape]
+    assert len(same) == len(now) - 3
+    assert all(torch.allclose(now[name], source[name], rtol=0, atol=1e-8) for name in same)
+
+
+def test_what_weights_do_not_fit_is_known_before_a_run_is_made(tmp_path: Path) -> None:
+    save(build(VIT, seed=3), tmp_path)
+    assert check_fits(VIT, tmp_path) == []
+    more = replace(VIT, head=replace(VIT.head, classes=3))
+    assert check_fits(more, tmp_path) == ["head.out.weight", "head.out.bias"]
+    with pytest.raises(UserError, match=r"vit model without embed.class_tokens of shape \(1, 32\) .*the same width"):
+        check_fits(vit(32, 1, 2, 16, 32, image=28, patch=14, channels=1, classes=10), tmp_path)

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import math
+import weakref
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -22,6 +26,7 @@ from manyheads.spec.lock import Lock
 from manyheads.spec.recipe import Rates, Recipe
 from manyheads.spec.schedule import factor
 from manyheads.tasks import open_task
+from manyheads.train import loop
 from manyheads.train.loop import train
 from manyheads.train.sharding import units
 from manyheads.train.step import compile_apart
@@ -189,6 +194,42 @@ def test_a_process_compiles_its_twelfth_run_as_it_did_its_first(
         frames.append(counter.frame_count)
     assert frames == [number * frames[0] for number in range(1, 13)]
     assert frames[0] > 0
+
+
+def test_seeds_and_rates_of_a_design_are_compiled_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    counter, compiled = CompileCounter(), torch.compile
+    monkeypatch.setattr(torch, "compile", lambda forward: compiled(forward, backend=counter))
+    designs = [vit(16, 1, 2, 8, units, image=8, patch=4, channels=1, classes=4) for units in (136, 144)]
+    how = {"basis": steps(2), "evaluate_every": 0, "probe_every": 0}
+    frames, results = [], []
+    for number, (design, seed, lr) in enumerate([(0, 0, 1e-3), (1, 0, 1e-3), (0, 1, 1e-3), (1, 1, 2e-3), (0, 2, 1e-3)]):
+        made = spec(designs[design], compile="on", lr=lr, **how)
+        results.append(run_here(tmp_path / str(number), replace(made, seed=seed)))
+        frames.append(counter.frame_count)
+    assert frames[1] == 2 * frames[0] > 0
+    assert frames[1:] == [frames[1]] * 4
+    apart = spec(designs[0], compile="off", lr=1e-3, **how)
+    alone = run_here(tmp_path / "alone", replace(apart, seed=2))
+    assert results[4]["score"] == pytest.approx(alone["score"], rel=1e-5)
+
+
+def test_what_is_kept_of_a_design_keeps_no_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    models = []
+    made = loop.initial_model
+
+    def remembered(*args: Any) -> torch.nn.Module:
+        model = made(*args)
+        models.append(weakref.ref(model))
+        return model
+
+    monkeypatch.setattr(loop, "initial_model", remembered)
+    design = vit(16, 1, 2, 8, 152, image=8, patch=4, channels=1, classes=4)
+    for seed in range(2):
+        one = replace(spec(design, basis=steps(2), compile="on", evaluate_every=0, probe_every=0), seed=seed)
+        run_here(tmp_path / str(seed), one)
+    gc.collect()
+    assert len(models) == 2
+    assert all(model() is None for model in models)
 
 
 def test_twelve_blocks_of_twelve_rates_are_all_compiled(monkeypatch: pytest.MonkeyPatch) -> None:

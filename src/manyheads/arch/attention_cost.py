@@ -13,7 +13,11 @@ from .quantities import Formulas, Num, Params, Saved, linear, matmul, norm_param
 
 def attention_params(op: Attention, width: Num) -> Params:
     """Projections, what the mixing adds, and the norms of queries and keys."""
-    norm = 0 if op.qk_norm is None else 2 * norm_params(op.qk_norm, op.head_dim)
+    norm: Num = 0
+    if op.qk_norm is not None:
+        whole = op.qk_norm_over == "inner"
+        norm = norm_params(op.qk_norm, op.inner if whole else op.head_dim)
+        norm = norm + norm_params(op.qk_norm, op.kv_inner if whole else op.head_dim)
     return MIXES[type(op.mix)].params(op, op.mix, width) + Params(norm=norm)
 
 
@@ -53,8 +57,11 @@ def softmax_flops(op: Attention, mix: Softmax, width: Num, tokens: Num) -> Num:
 
 
 def softmax_saved(op: Attention, mix: Softmax, width: Num, tokens: Num, fused: bool) -> Saved:
-    """Queries, keys, values, heads, and one map a head."""
-    return Saved(compute=tokens * _in_and_out(op), maps=0 if fused else op.heads * tokens * tokens)
+    """Queries, keys, values, heads, and one map a head; with a cap, which no fused kernel computes, a second map, of
+    capped scores."""
+    maps = op.heads * tokens * tokens
+    kept = maps if mix.cap is None else 2 * maps
+    return Saved(compute=tokens * _in_and_out(op), maps=0 if fused and mix.cap is None else kept)
 
 
 # --------------------------------------------------------------------------------------------------- over channels

@@ -12,7 +12,18 @@ from typing import Any
 
 from manyheads.spec.arch import Arch, attentions, editable, mlps
 from manyheads.spec.errors import UserError
-from manyheads.spec.parts import Attention, ClassAttention, ConvStem, Mlp, Nested, Points, Residual, Softmax, Stage
+from manyheads.spec.parts import (
+    Attention,
+    ClassAttention,
+    ConvStem,
+    Mlp,
+    Nested,
+    Points,
+    Residual,
+    Softmax,
+    Stage,
+    Token,
+)
 
 from .count import params
 from .redesign import policy_of, redesign
@@ -187,6 +198,8 @@ def at_width(arch: Arch, ratio: float) -> Arch:
         for stage in arch.stages
     )
     embed = arch.embed
+    if isinstance(embed, Token) and embed.scale == arch.stages[0].width ** 0.5:  # it follows from the width
+        embed = replace(embed, scale=stages[0].width ** 0.5)
     if isinstance(embed, ConvStem):
         convs = [replace(conv, out=scaled(conv.out)) for conv in embed.convs]
         convs[-1] = replace(convs[-1], out=stages[0].width)

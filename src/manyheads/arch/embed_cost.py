@@ -10,21 +10,22 @@ from .quantities import Formulas, Num, Params, Saved, linear, matmul, norm_param
 
 # ---------------------------------------------------------------------------------------------------------- patches
 def patch_params(embed: Patch, first: Stage) -> Params:
-    """The projection, class tokens and positions."""
-    projection = linear(embed.patch**2 * embed.channels, first.width, True)
-    positions = first.tokens if embed.class_positions else first.tokens - embed.class_tokens
-    return Params(embedding=projection + (positions + embed.class_tokens) * first.width)
+    """The projection, class tokens, registers and mask token, positions, a norm."""
+    projection = linear(embed.patch**2 * embed.channels, first.width, embed.bias)
+    positions = first.tokens - (embed.registers if embed.class_positions else embed.prefix)
+    vectors = positions + embed.prefix + embed.mask_token
+    return Params(embedding=projection + vectors * first.width, norm=norm_params(embed.norm, first.width))
 
 
 def patch_flops(embed: Patch, first: Stage) -> Num:
     """The projection of every patch."""
-    return matmul(first.tokens - embed.class_tokens, embed.patch**2 * embed.channels, first.width)
+    return matmul(first.tokens - embed.prefix, embed.patch**2 * embed.channels, first.width)
 
 
 def patch_saved(embed: Patch, first: Stage) -> Saved:
-    """The images themselves, and their patches."""
+    """The images themselves, their patches, and what a norm reads."""
     pixels = embed.channels * embed.image**2
-    return Saved(stream=pixels, compute=pixels)
+    return Saved(stream=pixels + (0 if embed.norm is None else first.tokens * first.width), compute=pixels)
 
 
 # ---------------------------------------------------------------------------------------------------- convolutions
@@ -54,7 +55,7 @@ def stem_saved(embed: ConvStem, first: Stage) -> Saved:
     grid, numbers = embed.image, embed.channels * embed.image**2
     for i, conv in enumerate(embed.convs):
         grid = conv_side(grid, conv)
-        tensors = (conv.norm is not None) + (conv.act in ("gelu", "gelu_tanh", "silu"))
+        tensors = (conv.norm is not None) + (conv.act in ("gelu", "gelu_tanh", "quick_gelu", "silu"))
         numbers = numbers + grid**2 * conv.out * (tensors + (i + 1 < len(embed.convs)))
     return Saved(compute=numbers)
 

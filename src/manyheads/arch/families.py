@@ -46,6 +46,14 @@ from manyheads.spec.parts import (
     Window,
 )
 
+from .decoders import gemma as gemma
+from .decoders import gemma2 as gemma2
+from .decoders import gemma3 as gemma3
+from .decoders import gpt_neox as gpt_neox
+from .decoders import opt as opt
+from .decoders import staged as staged
+from .decoders import windowed as windowed
+
 LAYER5, LAYER6, LAYER12 = Norm(eps=1e-5), Norm(eps=1e-6), Norm(eps=1e-12)
 BATCH = Norm("batch", 1e-5)
 
@@ -77,8 +85,10 @@ def vit(
     eps: float = 1e-6,
     qkv_bias: bool = True,
     family: str = "vit",
+    head: Head | None = None,
 ) -> Arch:
-    """ViT (2010.11929) and, with `family="deit"`, DeiT (2012.12877): two class tokens make it distilled."""
+    """ViT (2010.11929) and, with `family="deit"`, DeiT (2012.12877): two class tokens make it distilled. `head` stands in
+    place of the classifier."""
     norm = Norm(eps=eps)
     layer = _plain(Attention(heads, head_dim, qkv_bias=qkv_bias), Mlp(mlp_dim), norm, scaled=scaled)
     tokens = (image // patch) ** 2 + class_tokens
@@ -86,7 +96,7 @@ def vit(
         family,
         Patch(image, patch, channels, class_tokens, class_positions),
         (Stage(width, tokens, depth, (layer,)),),
-        Classify(classes, "class" if class_tokens else "mean", norm, distill=class_tokens == 2),
+        head or Classify(classes, "class" if class_tokens else "mean", norm, distill=class_tokens == 2),
     )
 
 

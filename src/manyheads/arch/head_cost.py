@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from manyheads.spec.parts import Classify, Coordinates, Embed, Lm, Masked, Pair, Stage, Token
+from manyheads.spec.parts import Classify, Coordinates, Embed, Features, Lm, Masked, Pair, Stage, Token
 
 from .quantities import Formulas, Num, Params, Saved, linear, matmul, norm_params
 
@@ -55,9 +55,11 @@ def lm_flops(head: Lm, embed: Embed, last: Stage) -> Num:
 
 
 def lm_saved(head: Lm, embed: Embed, last: Stage) -> Saved:
-    """The norm's and the product's input, logits and log-probabilities, which are most of it."""
+    """The norm's and the product's input, logits and log-probabilities, which are most of it; with a cap, what its tanh
+    gives."""
     numbers = last.tokens * last.width + last.tokens * _vocab(embed)
-    return Saved(stream=numbers, compute=numbers)
+    capped = 0 if head.cap is None else last.tokens * _vocab(embed)
+    return Saved(stream=numbers, compute=numbers + capped)
 
 
 def masked_params(head: Masked, embed: Embed, last: Stage) -> Params:
@@ -97,6 +99,26 @@ def coordinates_flops(head: Coordinates, embed: Embed, last: Stage) -> Num:
     return 0
 
 
+# --------------------------------------------------------------------------------------------------------- features
+def features_params(head: Features, embed: Embed, last: Stage) -> Params:
+    """The norm of the tokens, and the norm and the linear map of the pooler."""
+    norm, pooler = norm_params(head.norm, last.width), head.pooler
+    if pooler is None:
+        return Params(norm=norm)
+    dense = 0 if pooler.out is None else linear(last.width, pooler.out, pooler.bias)
+    return Params(norm=norm + norm_params(pooler.norm, last.width), head=dense)
+
+
+def features_flops(head: Features, embed: Embed, last: Stage) -> Num:
+    """Nothing: a forward gives the tokens. The pooler computes when it is asked for its vector."""
+    return 0
+
+
+def features_saved(head: Features, embed: Embed, last: Stage) -> Saved:
+    """What the norm reads."""
+    return Saved(stream=0 if head.norm is None else last.tokens * last.width)
+
+
 # params, flops and saved (head, embed, last stage)
 HEADS: dict[type, Formulas] = {
     Classify: Formulas(classify_params, classify_flops, entering_saved),
@@ -104,4 +126,5 @@ HEADS: dict[type, Formulas] = {
     Masked: Formulas(masked_params, masked_flops, masked_saved),
     Pair: Formulas(pair_params, pair_flops, entering_saved),
     Coordinates: Formulas(coordinates_params, coordinates_flops, entering_saved),
+    Features: Formulas(features_params, features_flops, features_saved),
 }

@@ -82,7 +82,8 @@ def layer_params(layer: Layer, width: Num) -> Params:
     total = Params()
     for branch in layer:
         scale = 0 if branch.scaled is None else width
-        total += OPS[type(branch.op)].params(branch.op, width) + Params(norm=norm_params(branch.norm, width) + scale)
+        norm = norm_params(branch.norm, width) + norm_params(branch.after, width)
+        total += OPS[type(branch.op)].params(branch.op, width) + Params(norm=norm + scale)
     return total
 
 
@@ -110,7 +111,8 @@ def _around(branch: Residual, width: Num, tokens: Num) -> Saved:
     rows = _rows(branch, tokens) if isinstance(branch.op, Mlp) else tokens
     once = rows * width
     normed = 0 if branch.norm is None else once
-    return Saved(stream=normed, compute=normed + (0 if branch.scaled is None else once))
+    after = 0 if branch.after is None else once  # reads what a product has made
+    return Saved(stream=normed, compute=normed + after + (0 if branch.scaled is None else once))
 
 
 # ------------------------------------------------------------------------------------------- TNT's nested layers

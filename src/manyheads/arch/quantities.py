@@ -103,13 +103,15 @@ def matmul(rows: Num, inputs: Num, outputs: Num) -> Num:
 
 
 def norm_params(norm: Norm | None, width: Num) -> Num:
-    """Two vectors (layer, batch), one (rms) or one scalar (unit)."""
+    """Two vectors (layer, batch), one (rms, or without bias), one scalar (unit) or nothing."""
     if norm is None:
         return 0
     match norm.kind:
         case "unit":
             return 1
-        case "rms":
+        case "rms" | "rms_plus_one" | "layer_no_bias":
             return width
+        case "layer_plain":
+            return 0
         case _:
             return 2 * width

@@ -127,7 +127,7 @@ def _spread(value: Setting, stages: list[Stage], name: str) -> list[int] | None:
     if not isinstance(value, int | Sequence) or isinstance(value, str | bytes):
         raise UserError(f"{name} is {shown(value)}; write a whole number from 1 up, or one for each stage")
     values = [value] * len(stages) if isinstance(value, int) else list(value)
-    if isinstance(value, int) and len(stages) > 1:
+    if isinstance(value, int) and len(stages) > 1 and (name == "depth" or not _alike(stages)):
         raise UserError(
             f"{name} is {value}, but this family has {len(stages)} stages; write one number per stage, "
             f"e.g. {','.join(str(_current(stage, name)) for stage in stages)}"
@@ -145,6 +145,17 @@ def _spread(value: Setting, stages: list[Stage], name: str) -> list[int] | None:
         if isinstance(number, bool) or not isinstance(number, int) or number < 1:
             raise UserError(f"{name} is {shown(number)}; write whole numbers from 1 up")
     return values
+
+
+def _alike(stages: list[Stage]) -> bool:
+    """Whether stages differ in nothing that a redesign sets but depth, as those of a model some of whose layers have
+    windows."""
+    kinds = {
+        (stage.width, op.heads, op.head_dim, op.kv_heads, tuple(mlp.mlp_dim for mlp in mlps(stage)[:1]))
+        for stage in stages
+        for op in attentions(stage)
+    }
+    return len(kinds) == 1
 
 
 def _current(stage: Stage, name: str) -> int:
@@ -248,7 +259,7 @@ def at_image(arch: Arch, image: int) -> Arch:
     embed = arch.embed
     match embed:
         case Patch():
-            tokens = (image // embed.patch) ** 2 + embed.class_tokens
+            tokens = (image // embed.patch) ** 2 + embed.prefix
         case Pixel():
             tokens = (image // embed.patch) ** 2 + 1
         case ConvStem():

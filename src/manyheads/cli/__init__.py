@@ -13,6 +13,7 @@ from manyheads.spec.errors import UserError, first_line, readable
 
 from .audit import audit
 from .catalogue import datasets, experiments, recipes, tasks
+from .compare import compare
 from .data import data
 from .demo import demo
 from .generate import generate
@@ -37,8 +38,8 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 COMMANDS = (
-    *(zoo, shape, plan, train, demo, run, runs, pack, report, probe, rank, theory, audit, data, tokenize, generate),
-    *(tasks, recipes, datasets, experiments),
+    *(zoo, shape, plan, train, compare, demo, run, runs, pack, report, probe, rank, theory, audit, data, tokenize),
+    *(generate, tasks, recipes, datasets, experiments),
 )
 for command in COMMANDS:
     app.command()(command)

@@ -1,12 +1,12 @@
-"""`manyheads data`: make a generated set of the long-range tasks before a run needs it."""
+"""`manyheads data`: make a generated set of the long-range tasks before a run needs it, or download CIFAR-10."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import fields, replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -14,13 +14,17 @@ from manyheads.spec.errors import UserError, nearest
 from manyheads.spec.field_checks import between
 from manyheads.spec.json_text import parse
 
+if TYPE_CHECKING:
+    from manyheads.spec.task import Task
+
 KINDS = ("listops", "pathfinder", "text", "retrieval")
+CIFAR = "cifar10"
 PICTURES = 96  # on the sheet that --picture writes
 LARGEST_SET = 2**31 - 1  # samples of a split
 
 
 def data(
-    kind: Annotated[str, typer.Argument(help="listops, pathfinder, text or retrieval.")],
+    kind: Annotated[str, typer.Argument(help="cifar10; or listops, pathfinder, text or retrieval.")],
     out: Annotated[
         Path | None, typer.Option(help="Data folder. Default: $MANYHEADS_DATA or ~/.cache/manyheads.")
     ] = None,
@@ -31,20 +35,33 @@ def data(
     settings: Annotated[list[str] | None, typer.Option("--set", help="Change a setting: depth=4, contour=6.")] = None,
     workers: Annotated[int, typer.Option(help="Number of parallel processes.")] = 2,
     show: Annotated[int, typer.Option(help="Print this many samples.")] = 0,
+    source: Annotated[
+        str | None, typer.Option("--from", help="CIFAR-10: another address, or a folder, with cifar-10-binary.tar.gz.")
+    ] = None,
     picture: Annotated[
         Path | None, typer.Option(help=f"Pathfinder: write the first {PICTURES} pictures to a PNG file.")
     ] = None,
 ) -> None:
-    """Make a set of ListOps, Pathfinder or made-up texts. Tasks find it by its settings. Run the same command again to
-    continue an interrupted set."""
+    """Make a set of ListOps, Pathfinder or made-up texts, or download the official CIFAR-10 (170 MB). Tasks find a set by
+    its settings. Run the same command again to continue an interrupted set."""
+    from manyheads.data.local_data import data_root
+
+    if kind == CIFAR:
+        if settings or picture or show or {train, valid, test} != {None}:
+            raise UserError("CIFAR-10 is downloaded as it is published; write no option but --out and --from")
+        print(fetch_cifar(data_root(out), source))
+        return
+    if source is not None:
+        raise UserError(f"--from {source}: {kind} is generated here; leave it out")
     import numpy as np
 
-    from manyheads.data.local_data import data_root
     from manyheads.data.lra.generated_sets import generated_set, set_folder
     from manyheads.spec.long_range import ByteText, ListOps, Pathfinder, Retrieval
 
     if kind not in KINDS:
-        raise UserError(f"{kind!r} is no generated set{nearest(kind, KINDS)}; write one of {', '.join(KINDS)}")
+        raise UserError(
+            f"{kind!r} is no set{nearest(kind, (CIFAR, *KINDS))}; write one of {', '.join((CIFAR, *KINDS))}"
+        )
     if picture is not None and kind != "pathfinder":
         raise UserError(f"--picture {picture}: {kind} has no pictures; write --show 3")
     task = dict(zip(KINDS, (ListOps(), Pathfinder(), ByteText(), Retrieval()), strict=True))[kind]
@@ -73,6 +90,25 @@ def data(
         pixels = first.rows(some, setting.side**2)[0].reshape(-1, setting.side, setting.side)
         save_sheet(picture, pixels, first.labels[some])
     print(set_folder(root, kind, setting, sizes, seed)[0])
+
+
+def fetch(tasks: Iterable[Task | None], root: Path | None) -> None:
+    """Download what these tasks read and can be downloaded, where it is missing."""
+    from manyheads.data.local_data import data_root
+
+    if any(getattr(task, "data", None) == CIFAR for task in tasks):
+        fetch_cifar(data_root(root))
+
+
+def fetch_cifar(root: Path, source: str | None = None) -> Path:
+    """CIFAR-10's folder below `root`, downloaded where it is not there."""
+    from manyheads.data.cifar_archive import SIZE, download_cifar
+    from manyheads.data.image_readers import find_cifar
+
+    with suppress(UserError):
+        return find_cifar(root)
+    with _progress("CIFAR-10", SIZE) as progress:
+        return download_cifar(root, source, progress)
 
 
 def _setting(kind: str, default: Any, settings: list[str]) -> Any:

@@ -10,6 +10,7 @@ from typing import Annotated
 import typer
 
 from manyheads.spec.errors import UserError
+from manyheads.spec.shell import word
 
 
 def demo(
@@ -43,7 +44,7 @@ def demo(
     except Interrupted as stop:
         print(f"manyheads: {stop}", file=sys.stderr)
         raise typer.Exit(stop.code) from None
-    command = f"manyheads demo --root {root}" + (f" --steps {steps}" if steps else "")
+    command = f"manyheads demo --root {word(root)}" + (f" --steps {steps}" if steps else "")
     trained = time.monotonic()
     page = root / "demo.html"
     report = write(root / "demo-smoke", page, experiments={DEMO.name: experiment}, command=command)

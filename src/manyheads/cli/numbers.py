@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 from manyheads.spec.errors import UserError
 
 if TYPE_CHECKING:
     from manyheads.spec.arch import Arch
+
+DIGITS = re.compile("[0-9]{1,300}")  # a whole number as `int` takes it; str.isdigit is true of a raised 2, too
 
 
 def millions(count: float) -> str:

@@ -12,7 +12,7 @@ import typer
 from manyheads.spec.arch import Arch
 from manyheads.spec.errors import UserError
 
-from .numbers import whole_numbers
+from .numbers import DIGITS, whole_numbers
 
 if TYPE_CHECKING:
     from manyheads.planner import Budget, Design, Limits, Plan
@@ -23,7 +23,7 @@ Amount = Annotated[
 Model = Annotated[
     str, typer.Argument(help="A zoo name, paper:ROW, arch.json, timm:NAME, hf:FOLDER, config.json or run:FOLDER.")
 ]
-SHORT = re.compile(r"(\d+)x(\d+)(?:x(\d+))?(?:/(\d+))?")
+SHORT = re.compile("N+xN+(?:xN+)?(?:/N+)?".replace("N+", "([0-9]{1,300})"))
 
 
 def plan(
@@ -94,6 +94,10 @@ def plan(
 
     if choose < 1:
         raise UserError(f"--choose {choose}: write the number of a design in the list, from 1 up")
+    if top < 1:
+        raise UserError(f"--top {top}: write a whole number from 1 up")
+    if measure < 0:
+        raise UserError(f"--measure {measure}: write how many designs to time, or 0 for none")
     budget = Budget(params=params, flops=flops, memory=memory, kv_cache=kv_cache, latency=latency)
     limits = _limits(policy, head_dims, heads, min_depth, mlp, kv_heads, multiples)
     original = resolve(model)
@@ -165,7 +169,7 @@ def _limits(
     span = None if heads is None else _several(heads, "heads")
     if span is not None and len(span) != 2:
         raise UserError(f"--heads {heads}: write the fewest and the most, e.g. 12,32")
-    shared: Any = int(kv_heads) if kv_heads.isdigit() else kv_heads
+    shared: Any = int(kv_heads) if DIGITS.fullmatch(kv_heads) else kv_heads
     return Limits(
         policy=cast(Any, policy),
         head_dims=() if dims is None else _several(dims, "head-dims"),

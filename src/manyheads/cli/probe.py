@@ -11,6 +11,7 @@ from typing import Annotated, Any
 import typer
 
 from manyheads.spec.errors import UserError
+from manyheads.spec.shell import word
 
 from .model_and_inputs import load_with_inputs
 from .taps import list_taps, read_taps
@@ -52,9 +53,10 @@ def probe(
     if batch < 1:
         raise UserError(f"--batch {batch}: write a whole number of at least 1")
     from rich.console import Console
+    from rich.markup import escape
 
     with Console(stderr=True).status("") as status:
-        status.update(f"loading {model}")
+        status.update(f"loading {escape(model)}")
         from manyheads.conditioning.probe import LeftOut, as_record, listeners, summary
         from manyheads.conditioning.probe import probe as run_probe
 
@@ -70,7 +72,7 @@ def probe(
             device=device,
             trust_remote_code=trust_remote_code,
         )
-        status.update(f"probing {model}")
+        status.update(f"probing {escape(model)}")
         if taps:
             modules = listeners(loaded.module, loaded.inputs, taps=own)
         else:
@@ -107,6 +109,7 @@ def _print(report: dict[str, Any]) -> None:
     import math
 
     from rich.console import Console
+    from rich.markup import escape
     from rich.table import Table
 
     console = Console()
@@ -138,7 +141,8 @@ def _print(report: dict[str, Any]) -> None:
             console.print(f"\n[bold]{title}[/]")
             console.print(_further(Table, report["sites"], key))
     console.print(
-        f"\nMeasured with {report['weights']} on {report['batch']} samples of {report['input']}.", highlight=False
+        f"\nMeasured with {report['weights']} on {report['batch']} samples of {escape(report['input'])}.",
+        highlight=False,
     )
     for kind, layers in report["summary"].items():
         log = layers["mean_log_kappa"]
@@ -157,7 +161,8 @@ def _print(report: dict[str, Any]) -> None:
             "[yellow]yellow[/]: some of the matrices are singular, or their kappa is beyond what the method can measure"
         )
     if report["left_out"]:
-        console.print(f"[yellow]left out[/]: {len(report['left_out'])} modules; manyheads probe MODEL --taps says more")
+        command = escape(f"manyheads probe {word(report['model'])} --taps")
+        console.print(f"[yellow]left out[/]: {len(report['left_out'])} modules; {command} says more", soft_wrap=True)
     for module in report["left_out"]:
         console.print(f"  {module['name']} ({module['module']}): {module['left_out']}", highlight=False, markup=False)
 

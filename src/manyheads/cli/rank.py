@@ -36,12 +36,15 @@ def rank(
     """Measure the spectrum of the tokens at every attention, and the share of it that head_dim covers."""
     asked = whole_numbers(head_dim, "head-dim")
     dims = [] if asked is None else [asked] if isinstance(asked, int) else asked
-    if batch < 4 or any(dim < 1 for dim in dims):
-        raise UserError(f"--batch {batch}, --head-dim {head_dim}: write 4 samples or more, and head_dims of at least 1")
+    if batch < 4:
+        raise UserError(f"--batch {batch}: write 4 samples or more")
+    if any(dim < 1 for dim in dims):
+        raise UserError(f"--head-dim {head_dim}: write whole numbers from 1 up")
     from rich.console import Console
+    from rich.markup import escape
 
     with Console(stderr=True).status("") as status:
-        status.update(f"loading {model}")
+        status.update(f"loading {escape(model)}")
         from manyheads.conditioning.coverage import ENOUGH, as_record, coverage
 
         loaded = load_with_inputs(
@@ -55,7 +58,7 @@ def rank(
             device=device,
             trust_remote_code=trust_remote_code,
         )
-        status.update(f"measuring {model}")
+        status.update(f"measuring {escape(model)}")
         records = coverage(loaded.module, loaded.inputs, dims)
     report = {
         "model": model,
@@ -112,6 +115,7 @@ def _print(report: dict[str, Any]) -> None:
         "of the variance of the score of two tokens in the largest head_dim directions. floor: least error of "
         "one such head at finding the nearer of two tokens; 0.5 is chance.",
         highlight=False,
+        markup=False,
     )
     _cautions(console, report)
 

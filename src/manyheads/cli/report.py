@@ -10,6 +10,7 @@ import typer
 
 from manyheads.spec.comparison import Expect
 from manyheads.spec.errors import UserError, nearest
+from manyheads.spec.shell import word
 
 IN_FULL = 3  # sections that are printed with all their arms and verdicts; of more, each is a line
 SINGLE = "single"  # what --only calls the runs that belong to no experiment
@@ -43,7 +44,7 @@ def report(
 
     The runs of an experiment are judged by what it expects; of other runs, every arm is compared with the original.
     Example: manyheads report runs --against deep --no-loss 0.01"""
-    from manyheads.report.page import write
+    from manyheads.report.page import asked_options, write
     from manyheads.report.read_runs import Asked
 
     from .verdict import claims, overview, show
@@ -66,7 +67,7 @@ def report(
     chosen = [section for section in reported.sections if only in (None, section.name or SINGLE)]
     if only is None and len(chosen) > IN_FULL:
         overview(chosen)
-        print(f"\none of them in full: manyheads report {quote(str(runs))} --only {quote(names[0])}")
+        print(f"\none of them in full: manyheads report {word(runs)}{asked_options(asked)} --only {quote(names[0])}")
     else:
         for section in chosen:
             show(section)

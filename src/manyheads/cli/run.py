@@ -9,13 +9,13 @@ import sys
 from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from shlex import quote
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from manyheads.spec.errors import UserError, nearest
 from manyheads.spec.json_text import parse
+from manyheads.spec.shell import word
 
 from .run_slice import TIME_UP, Slice, check_minutes, known_runs, prepare_slice
 
@@ -28,10 +28,29 @@ DEVICE = re.compile(r"cpu|cuda(:[0-9]+)?")
 
 
 def run(
-    experiment: Annotated[str, typer.Argument(help="Name of an experiment, such as fig2 or table4, or all.")],
-    scale: Annotated[str, typer.Option(help="smoke, laptop (2 cores), small (one GPU), paper.")] = "smoke",
+    experiment: Annotated[
+        str, typer.Argument(help="Name of an experiment, such as fig2 or table4, or all; or your own file: mine.py.")
+    ],
+    scale: Annotated[
+        str | None, typer.Option(help="smoke, laptop (2 cores), small (one GPU), paper. Default: smoke.")
+    ] = None,
     arms: Annotated[str | None, typer.Option(help="Only these of its arms (models): original,lean.")] = None,
     seeds: Annotated[str | None, typer.Option(help="Seeds to run instead of the experiment's own: 0,1,2.")] = None,
+    data: Annotated[
+        list[str] | None,
+        typer.Option(help="Use another dataset: cifar10=folder:mine, or the path of a folder or file for all."),
+    ] = None,
+    steps: Annotated[int | None, typer.Option(help="Another budget in training steps.")] = None,
+    basis: Annotated[
+        str | None, typer.Option(help="Only this basis of the experiment (steps), or another budget: epochs=5.")
+    ] = None,
+    epochs: Annotated[float | None, typer.Option(help="Another budget in epochs.")] = None,
+    batch: Annotated[int | None, typer.Option(help="Another number of samples in a step.")] = None,
+    lr: Annotated[float | None, typer.Option(help="Another learning rate, where an arm states none.")] = None,
+    settings: Annotated[
+        list[str] | None, typer.Option("--set", help="Change any field of recipe or task: recipe.clip=0.")
+    ] = None,
+    tokenizer: Annotated[str | None, typer.Option(help="Tokenizer of text that --data gives as a path.")] = None,
     out: Annotated[Path, typer.Option(help="Folder for the run folders.")] = Path("runs"),
     executor: Annotated[str, typer.Option(help=f"Where runs execute: {', '.join(EXECUTORS)}.")] = "processes",
     workers: Annotated[
@@ -52,6 +71,9 @@ def run(
     slurm: Annotated[
         list[str] | None, typer.Option(help="Options of Slurm: partition=gpu, timeout_min=600, mem_gb=32 ...")
     ] = None,
+    download: Annotated[
+        bool, typer.Option("--download", help="Download CIFAR-10 if it is needed and missing.")
+    ] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print runs, time and memory; nothing is run.")] = False,
     tflops: Annotated[float | None, typer.Option(help="Speed of the device, for the dry run's estimate.")] = None,
     listed: Annotated[
@@ -59,15 +81,25 @@ def run(
     ] = False,
     quiet: Annotated[bool, typer.Option("--quiet", help="Show no progress, only the last lines.")] = False,
 ) -> None:
-    """Run an experiment. Run again, it finishes what is left: finished runs are skipped, killed ones resumed."""
+    """Run an experiment. Run again, it finishes what is left: finished runs are skipped, killed ones resumed.
+
+    With other data, another budget or --set it is a changed copy, whose runs and page are kept apart from the
+    experiment's own."""
     each = 1 if threads is None else threads
     _check(executor, workers, each, device, slurm)
     check_minutes(minutes, executor, workers)
+    from manyheads.interop.changed_experiment import Change
     from manyheads.sweep.deal import Limit
-    from manyheads.sweep.plan import commands, plan
+    from manyheads.sweep.plan import ALL, commands, plan
+
+    from .asked_experiment import asked, check_data, split_basis
+    from .data import fetch
 
     limit = None if minutes is None else Limit.after(60 * minutes)
-    selection = plan(experiment, scale, out, arms=_names(arms), seeds=_seeds(seeds))
+    one, budget = split_basis(basis)
+    change = Change(tuple(data or ()), steps, budget, epochs, batch, lr, tuple(settings or ()), data_root)
+    wanted, size = asked(experiment, scale, change, tokenizer)
+    selection = plan(wanted, size, out, arms=_names(arms), seeds=_seeds(seeds), basis=one)
     if dry_run:
         from .run_forecast import show
 
@@ -76,6 +108,11 @@ def run(
         known = known_runs(out, learn_from)
         show(selection, experiment == "all", beside, device, each, tflops, data_root, place, known)
         return
+    if download:
+        fetch((spec.task for spec in selection.now), data_root)
+    if experiment != ALL and not listed and executor != "slurm":  # elsewhere there may be other data
+        check_data(selection, data_root)
+    selection.write_experiments()
     selection.share()
     if listed:
         jobs = selection.jobs()
@@ -187,7 +224,7 @@ def _tell(outcomes: list[Outcome], shared: int, out: Path) -> None:
     words = {"done": "done", "skipped": "finished before", "stopped": "stopped", "failed": "failed", "left": "left"}
     counts = [f"{fates[fate]} {word}" for fate, word in words.items() if fates[fate]]
     counts += [f"{shared} the same as others"] if shared else []
-    print(f"{', '.join(counts) or 'nothing to run'}; for a page: manyheads report {quote(str(out))}")
+    print(f"{', '.join(counts) or 'nothing to run'}; for a page: manyheads report {word(out)}")
     unfinished = [outcome for outcome in outcomes if outcome.fate in ("failed", "stopped", "left")]
     for outcome in unfinished:
         name = os.path.relpath(outcome.job.path, out)

@@ -9,14 +9,16 @@ from typing import TYPE_CHECKING
 
 from manyheads.spec.errors import UserError
 
+from .numbers import DIGITS
+
 if TYPE_CHECKING:
     from manyheads.conditioning.attention_modules import AttentionModule
-    from manyheads.conditioning.taps import Tap
+    from manyheads.conditioning.tap_table import Tap
 
 
 def read_taps(texts: Sequence[str]) -> dict[str, Tap]:
     """The taps that `--tap MODULE=PROJECTION:HEADS` names; HEADS is a number, or the attribute that holds it."""
-    from manyheads.conditioning.taps import Tap
+    from manyheads.conditioning.tap_table import Tap
 
     taps = {}
     for text in texts:
@@ -27,7 +29,7 @@ def read_taps(texts: Sequence[str]) -> dict[str, Tap]:
                 f"--tap {text!r} is not MODULE=PROJECTION:HEADS; write for example 'blocks.*.attn=proj:8', and see "
                 "manyheads probe MODEL --taps for the modules"
             )
-        taps[module] = Tap(projection, int(heads) if heads.isdigit() else heads)
+        taps[module] = Tap(projection, int(heads) if DIGITS.fullmatch(heads) else heads)
     return taps
 
 
@@ -41,7 +43,9 @@ def list_taps(model: str, modules: Sequence[AttentionModule], as_json: bool) -> 
 
     console = Console()
     if not modules:
-        console.print(f"{model} has no attention: no softmax over keys, no fused attention, no module named for it.")
+        console.print(
+            f"{model} has no attention: no softmax over keys, no fused attention, no module named for it.", markup=False
+        )
         return
     table = Table(box=None, header_style="bold", pad_edge=False)
     for title in ("module", "class", "heads", "listens to", "left out, since"):

@@ -8,15 +8,15 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from shlex import quote
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from manyheads.spec.datasets import check_split
 from manyheads.spec.errors import UserError
+from manyheads.spec.shell import word
 
-from .numbers import millions, size
+from .numbers import DIGITS, millions, size
 
 if TYPE_CHECKING:
     from manyheads.data.text.tokenization import Progress
@@ -115,14 +115,14 @@ def _next(out: Path, root: Path, roles: Mapping[str, int]) -> str:
     from manyheads.data.text.shards import MANIFEST
 
     if not (out / "train" / MANIFEST).is_file():
-        return f"held-out text alone trains nothing; tokenize training text with --out {quote(str(out))} too"
-    here, there = out.resolve(), root.resolve()
+        return f"held-out text alone trains nothing; tokenize training text with --out {word(out)} too"
+    here, there = Path(os.path.realpath(out)), Path(os.path.realpath(root))
     inside = here.is_relative_to(there) and here != there
-    where = "" if inside else f" --data-root {quote(str(here.parent))}"
+    where = "" if inside else f" --data-root {word(here.parent)}"
     name = here.relative_to(there) if inside else here.name
     held = "" if (out / "valid" / MANIFEST).is_file() else f" --set task.held={HELD}"
     model = "crammed_bert" if "mask" in roles and "end" not in roles else "gpt2_tinystories"
-    return f"train on it: manyheads train {model}{where} --data {quote(f'shards:{name}')}{held}"
+    return f"train on it: manyheads train {model}{where} --data {word(f'shards:{name}')}{held}"
 
 
 def _unescaped(text: str) -> str:
@@ -140,14 +140,14 @@ def _trained(
     from manyheads.spec.files import replace
 
     kind, _, count = wanted.partition(":")
-    if kind not in ("bpe", "wordpiece") or not count.isdigit():
+    if kind not in ("bpe", "wordpiece") or not DIGITS.fullmatch(count):
         raise UserError(f"--learn {wanted}: write bpe:SIZE or wordpiece:SIZE, such as bpe:8192")
     file = out / "tokenizer.json"
     if file.is_file():  # from a call that was interrupted
         vocabulary = load(str(file), out)
         if vocabulary.size != int(count):
             raise UserError(
-                f"{file} has {vocabulary.size} tokens, and --learn asks for {count}; write --tokenizer {out}, or "
+                f"{file} has {vocabulary.size} tokens, and --learn asks for {count}; write --tokenizer {word(out)}, or "
                 "another folder"
             )
         return vocabulary

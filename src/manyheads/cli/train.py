@@ -35,7 +35,8 @@ def train(
         typer.Option(help="Task: images, language_model, ..., or a file of JSON. Default: what the model can do."),
     ] = None,
     data: Annotated[
-        str | None, typer.Option(help="Dataset of the task: fashion_mnist (embedded), cifar10, folder:NAME, ...")
+        str | None,
+        typer.Option(help="Dataset of the task: fashion_mnist (embedded), cifar10, folder:NAME, ..., or a path."),
     ] = None,
     recipe: Annotated[
         str | None, typer.Option(help="Recipe: table6, stories, crammed, ..., or a file of JSON.")
@@ -59,6 +60,7 @@ def train(
     weights: Annotated[
         Path | None, typer.Option(help="Weights to fine-tune from: a finished run, or the folder of a saved model.")
     ] = None,
+    tokenizer: Annotated[str | None, typer.Option(help="Tokenizer of text that --data gives as a path.")] = None,
     seed: Annotated[int, typer.Option(help="Random seed of initial weights, data order and augmentation.")] = 0,
     out: Annotated[Path | None, typer.Option(help="Run folder. Default: runs/MODEL-sSEED.")] = None,
     resume: Annotated[Path | None, typer.Option(help="Resume this run folder; nothing else is needed.")] = None,
@@ -69,6 +71,9 @@ def train(
     data_root: Annotated[
         Path | None, typer.Option(help="Folder that holds datasets. Default: $MANYHEADS_DATA, or ~/.cache/manyheads.")
     ] = None,
+    download: Annotated[
+        bool, typer.Option("--download", help="Download CIFAR-10 if it is needed and missing.")
+    ] = False,
     quiet: Annotated[bool, typer.Option("--quiet", help="No progress, only the last line.")] = False,
     tensorboard: Annotated[bool, typer.Option("--tensorboard", help="Also write TensorBoard events.")] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Estimate memory and time without training.")] = False,
@@ -128,6 +133,7 @@ def train(
         lr=lr,
         settings=tuple(settings or ()),
         root=data_root,
+        tokenizer=tokenizer,
     )
     arch, work, plan = planned(model, stated, digest)
     if dry_run:
@@ -138,7 +144,11 @@ def train(
     from manyheads.runs import Run, RunSpec
     from manyheads.train.finetune import check_named
 
+    from .data import fetch
+
     check_named(work)
+    if download:
+        fetch([work], data_root)
     if is_arm(model) and os.environ.get("RANK", "0") == "0":
         words = f"{type(work).__name__}, {plan.basis.amount:,.6g} {plan.basis.kind} of batch {plan.batch}"
         print(f"{model} has its own task and recipe: {words}", file=sys.stderr)

@@ -18,7 +18,8 @@ from manyheads.spec.errors import UserError
 from .attention_calls import AttentionCall, recorded_calls
 from .plain_forward import arguments, call, untouched, unwrap
 from .site_numbers import as_matrices, flat, one_row
-from .taps import Kind, Tap, find
+from .tap_table import Kind, Tap
+from .taps import find
 from .theory import one_head, rank_coverage
 
 Array = NDArray[np.float64]

@@ -13,7 +13,7 @@ from manyheads.spec.errors import UserError
 
 from .attention_modules import AttentionModule
 from .probe import Site, Sites, as_record, probe, summary
-from .taps import Tap
+from .tap_table import Tap
 
 
 @dataclass(frozen=True)

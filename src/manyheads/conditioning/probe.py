@@ -25,7 +25,8 @@ from .attention_modules import AttentionModule, attention_modules, left_out_in_w
 from .jacobian import Jacobian, extremes
 from .plain_forward import arguments, call, untouched, unwrap
 from .site_numbers import Detail, as_matrices, fit, look_closer, mean_and_spread, measure, one_row
-from .taps import EXAMPLE, Kind, Place, Tap, known, unknown
+from .tap_table import Kind, Tap
+from .taps import EXAMPLE, Place, known, unknown
 from .theory import gaussian_log_kappa
 
 

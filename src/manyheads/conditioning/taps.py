@@ -1,8 +1,5 @@
-"""Where to listen: for each attention class, the place at which its concatenated heads can be read; for each MLP class,
-its two weight matrices.
-
-A class is known by its qualified name, so no library is imported to recognise it, and two classes called `Attention`
-are told apart. Subclasses count as their bases, whether a user wrote them or `fully_shard` did."""
+"""Where to listen in a model: its attention modules with their taps (`tap_table`), and for each MLP class its two weight
+matrices. Subclasses count as their bases, whether a user wrote them or `fully_shard` did."""
 
 from __future__ import annotations
 
@@ -10,7 +7,7 @@ import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
-from typing import Any, Literal
+from typing import Any
 
 import torch
 from jaxtyping import Float
@@ -18,93 +15,12 @@ from torch import Tensor, nn
 
 from manyheads.spec.errors import UserError, nearest
 
-Kind = Literal["softmax", "cross-covariance", "outlook", "window", "channel", "nystrom", "pixel", "class"]
-Values = tuple[str, Literal["all", "first", "last"]]
+from .tap_table import TAPS, Tap
 
 # what wrappers add to the names of the modules they wrap
 WRAPPERS = ("_orig_mod.", "_fsdp_wrapped_module.", "_checkpoint_wrapped_module.")
 
 
-@dataclass(frozen=True)
-class Tap:
-    """Where one attention class shows its heads. Names are dotted attributes below the attention module.
-
-    `at`: the module whose input is the concatenated heads, tokens x inner; of several names, the first that exists. An
-    empty tuple means that the attention never calls its output projection; its heads are then computed again from its
-    own arguments.
-    `heads`: the number of heads, or the attribute that holds it.
-    `values`: the projection whose output holds the values (what the attention mixes), and which columns they are: all,
-    the `first` inner columns, or the `last` half of what follows inner columns of queries."""
-
-    at: str | tuple[str, ...]
-    heads: int | str
-    kind: Kind = "softmax"
-    values: Values | None = None
-
-
-_QKV: Values = ("qkv", "last")
-_TIMM = Tap("proj", "num_heads", values=_QKV)
-_TIMM_NORM = replace(_TIMM, at=("norm", "proj"))  # a norm (or an identity) and a gate stand before the projection
-_LLAMA = Tap("o_proj", "config.num_attention_heads", values=("v_proj", "all"))
-_BERT = Tap("output.dense", "self.num_attention_heads", values=("self.value", "all"))
-_OURS = Tap("out", "spec.heads", values=_QKV)
-_HF_VIT = replace(_LLAMA, heads="num_attention_heads")
-_CLIP = Tap("out_proj", "num_heads", values=("v_proj", "all"))
-
-TAPS: Mapping[str, Tap] = {
-    "manyheads.nn.attention.SoftmaxAttention": _OURS,
-    "manyheads.nn.attention_variants.CrossCovarianceAttention": replace(_OURS, kind="cross-covariance"),
-    "manyheads.nn.attention_variants.OutlookAttention": replace(_OURS, kind="outlook", values=("v", "all")),
-    "manyheads.nn.attention_variants.WindowAttention": replace(_OURS, kind="window"),
-    "manyheads.nn.attention_variants.ChannelAttention": replace(_OURS, kind="channel", values=("qkv", "first")),
-    "manyheads.nn.nystrom.NystromAttention": replace(_OURS, kind="nystrom"),
-    "manyheads.nn.attention_variants.ClassAttentionBlock": replace(_OURS, kind="class", values=None),
-    "timm.layers.attention.Attention": _TIMM_NORM,
-    "timm.layers.attention.AttentionRope": _TIMM_NORM,
-    "timm.models.vision_transformer.Attention": _TIMM_NORM,  # where timm kept it before 1.0.17
-    "timm.models.vision_transformer_relpos.RelPosAttention": _TIMM,
-    "timm.models.eva.EvaAttention": _TIMM_NORM,
-    "timm.models.beit.Attention": _TIMM,
-    "timm.models.xcit.XCA": replace(_TIMM, kind="cross-covariance"),
-    "timm.models.cait.TalkingHeadAttn": _TIMM,
-    "timm.models.cait.ClassAttn": replace(_TIMM, kind="class", values=None),
-    "timm.models.tnt.Attention": replace(_TIMM, values=("v", "all")),
-    "timm.models.volo.Attention": _TIMM,
-    "timm.models.volo.OutlookAttention": replace(_TIMM, kind="outlook", values=("v", "all")),
-    "timm.models.volo.ClassAttention": replace(_TIMM, kind="class", values=None),
-    "timm.models.davit.WindowAttention": replace(_TIMM, kind="window"),
-    "timm.models.davit.ChannelAttention": replace(_TIMM, kind="channel", values=("qkv", "first")),
-    "timm.models.davit.ChannelAttentionV2": Tap("proj", "groups", "channel", _QKV),
-    "timm.models.swin_transformer.WindowAttention": replace(_TIMM, kind="window"),
-    "transformers.models.gpt2.modeling_gpt2.GPT2Attention": Tap("c_proj", "num_heads", values=("c_attn", "last")),
-    "transformers.models.bert.modeling_bert.BertAttention": _BERT,
-    "transformers.models.roberta.modeling_roberta.RobertaAttention": _BERT,
-    "transformers.models.distilbert.modeling_distilbert.DistilBertSelfAttention": Tap(
-        "out_lin", "n_heads", values=("v_lin", "all")
-    ),
-    "transformers.models.opt.modeling_opt.OPTAttention": _CLIP,
-    # queries, keys and values of one head stand side by side, so its values are no block of columns
-    "transformers.models.gpt_neox.modeling_gpt_neox.GPTNeoXAttention": Tap("dense", "config.num_attention_heads"),
-    "transformers.models.vit.modeling_vit.ViTAttention": _HF_VIT,
-    "transformers.models.deit.modeling_deit.DeiTAttention": _HF_VIT,
-    "transformers.models.dinov2.modeling_dinov2.Dinov2Attention": _HF_VIT,
-    "transformers.models.dinov2_with_registers.modeling_dinov2_with_registers.Dinov2WithRegistersAttention": _HF_VIT,
-    "transformers.models.clip.modeling_clip.CLIPAttention": _CLIP,
-    "transformers.models.siglip.modeling_siglip.SiglipAttention": _CLIP,
-    "transformers.models.siglip2.modeling_siglip2.Siglip2Attention": _CLIP,
-    "transformers.models.llama.modeling_llama.LlamaAttention": _LLAMA,
-    "transformers.models.mistral.modeling_mistral.MistralAttention": _LLAMA,
-    "transformers.models.qwen2.modeling_qwen2.Qwen2Attention": _LLAMA,
-    "transformers.models.qwen3.modeling_qwen3.Qwen3Attention": _LLAMA,
-    "transformers.models.gemma.modeling_gemma.GemmaAttention": _LLAMA,
-    "transformers.models.gemma2.modeling_gemma2.Gemma2Attention": _LLAMA,
-    "transformers.models.gemma3.modeling_gemma3.Gemma3Attention": _LLAMA,
-    "transformers.models.smollm3.modeling_smollm3.SmolLM3Attention": _LLAMA,
-    "transformers.models.phi3.modeling_phi3.Phi3Attention": replace(_LLAMA, values=("qkv_proj", "last")),
-    "transformers.models.nystromformer.modeling_nystromformer.NystromformerAttention": replace(_BERT, kind="nystrom"),
-    "x_transformers.x_transformers.Attention": Tap("to_out", "heads", values=("to_v", "all")),
-    "torch.nn.modules.activation.MultiheadAttention": Tap((), "num_heads"),
-}
 EXAMPLE = (
     'probe(model, batch, taps={"blocks.*.attn": Tap("proj", heads=8)}), where "blocks.*.attn" are the attention modules '
     'as named_modules() gives them and "proj" is the output projection inside each'

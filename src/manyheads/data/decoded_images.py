@@ -89,19 +89,8 @@ class Stream:
         self._flow = self._load(self.train, _chunks(self.order, _calls(step, rows, pattern)))
 
     def _load(self, decoder: Decoder, chunks: Iterator[tuple[Indices, Indices]]) -> Iterator[Labelled | str]:
-        """Chunks decoded by workers, in order. The loader draws its seed from a generator of its own."""
-        loader: DataLoader[Any] = DataLoader(
-            decoder,  # type: ignore[arg-type]
-            batch_size=None,
-            sampler=chunks,
-            num_workers=self.workers,
-            collate_fn=_as_is,  # type: ignore[arg-type]
-            pin_memory=self.device.type == "cuda",
-            generator=torch.Generator(),
-            prefetch_factor=AHEAD if self.workers else None,
-            worker_init_fn=_stay,
-        )
-        return iter(loader)
+        """Chunks decoded by workers, in order."""
+        return loaded(decoder, chunks, pinned=self.device.type == "cuda", workers=self.workers)
 
     def _gather(self, flow: Iterator[Labelled | str], count: int) -> Labelled:
         """The next `count` samples on the device."""
@@ -114,6 +103,26 @@ class Stream:
             labels.append(chunk[1].to(self.device, non_blocking=True))
             count -= len(chunk[1])
         return torch.cat(images), torch.cat(labels)
+
+
+def loaded(
+    decoder: Decoder, chunks: Iterator[tuple[Indices, Indices]], *, pinned: bool, workers: int | None = None
+) -> Iterator[Labelled | str]:
+    """Chunks decoded by worker processes, in order; `worker_count` many unless `workers` says how many. The loader draws
+    its seed from a generator of its own."""
+    count = worker_count() if workers is None else workers
+    loader: DataLoader[Any] = DataLoader(
+        decoder,  # type: ignore[arg-type]
+        batch_size=None,
+        sampler=chunks,
+        num_workers=count,
+        collate_fn=_as_is,  # type: ignore[arg-type]
+        pin_memory=pinned,
+        generator=torch.Generator(),
+        prefetch_factor=AHEAD if count else None,
+        worker_init_fn=_stay,
+    )
+    return iter(loader)
 
 
 # These two hold no reference to the stream: a cycle would keep its workers alive until Python collects garbage.

@@ -16,13 +16,18 @@ from .local_data import first_found
 SUFFIXES = (".jpg", ".jpeg", ".png", ".webp", ".bmp", ".ppm", ".tif", ".tiff")
 
 
+def find_tiny(root: Path) -> Path:
+    """Where Tiny-ImageNet is below `root`."""
+    return first_found(
+        root, ("tiny-imagenet-200",), "Tiny-ImageNet", "http://cs231n.stanford.edu/tiny-imagenet-200.zip (unpacked)"
+    )
+
+
 def tiny_imagenet(root: Path) -> tuple[Files, Files]:
     """Tiny-ImageNet-200 as it is unpacked: train/WNID/images/ and val/images/ with val_annotations.txt.
 
     The labels of its test images are not published, so the validation images are the held-out split, as usual."""
-    folder = first_found(
-        root, ("tiny-imagenet-200",), "Tiny-ImageNet", "http://cs231n.stanford.edu/tiny-imagenet-200.zip (unpacked)"
-    )
+    folder = find_tiny(root)
     classes = _lines(folder / "wnids.txt")
     number = {name: i for i, name in enumerate(sorted(classes))}
     train = [(path, number[name]) for name in number for path in _images(folder / "train" / name / "images")]
@@ -43,18 +48,25 @@ def tiny_imagenet(root: Path) -> tuple[Files, Files]:
     return _files(train, folder), _files(held, folder)
 
 
-def image_folder(root: Path, name: str) -> tuple[Files, Files]:
-    """`name` below `root` (or an absolute path) with train/CLASS/* and val/CLASS/*, classes in alphabetical order."""
+def find_folder(root: Path, name: str) -> Path:
+    """Where an image folder is: `name` below `root`, or an absolute path. It has to have train and val."""
     folder = first_found(
         root,
         (name,),
         f"the image folder {name}",
         "your own images (or image-net.org for ImageNet), as train/CLASS/* and val/CLASS/*",
     )
-    splits = []
     for split in ("train", "val"):
         if not (folder / split).is_dir():
             raise UserError(f"{folder} has no folder {split}; write {folder}/train/CLASS/* and {folder}/val/CLASS/*")
+    return folder
+
+
+def image_folder(root: Path, name: str) -> tuple[Files, Files]:
+    """`name` below `root` (or an absolute path) with train/CLASS/* and val/CLASS/*, classes in alphabetical order."""
+    folder = find_folder(root, name)
+    splits = []
+    for split in ("train", "val"):
         splits.append({entry.name: entry for entry in sorted((folder / split).iterdir()) if entry.is_dir()})
     train, held = splits
     if train.keys() != held.keys():

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import gzip
-import io
 import lzma
 import struct
-import zipfile
 import zlib
 from collections.abc import Callable
 from functools import lru_cache
@@ -17,11 +15,11 @@ from typing import Any
 import numpy as np
 from jaxtyping import UInt8
 
-from manyheads.spec.datasets import FOLDER, image_set
-from manyheads.spec.errors import UserError, optional
-from manyheads.spec.json_text import parse
+from manyheads.spec.datasets import FOLDER, RETIRED, image_set
+from manyheads.spec.errors import UserError
 
-from .image_folders import image_folder, tiny_imagenet
+from . import cifar_archive
+from .image_folders import find_folder, find_tiny, image_folder, tiny_imagenet
 from .image_types import Files, Pixels
 from .local_data import first_found, read_at_most
 
@@ -69,15 +67,19 @@ def fashion_mnist(root: Path) -> tuple[Pixels, Pixels]:
     return _fashion_split(EMBEDDED, "train", "xz"), _fashion_split(EMBEDDED, "t10k", "xz")
 
 
-def fashion_mnist_full(root: Path) -> tuple[Pixels, Pixels]:
-    """All 60,000 and 10,000 images of Fashion-MNIST, from the four official gzip files."""
-    folder = first_found(
+def _find_fashion(root: Path) -> Path:
+    return first_found(
         root,
         ("fashion-mnist",),
         "Fashion-MNIST",
         "https://github.com/zalandoresearch/fashion-mnist (or "
         "Debian's package dataset-fashion-mnist: four files *-ubyte.gz)",
     )
+
+
+def fashion_mnist_full(root: Path) -> tuple[Pixels, Pixels]:
+    """All 60,000 and 10,000 images of Fashion-MNIST, from the four official gzip files."""
+    folder = _find_fashion(root)
     return _fashion_split(folder, "train", "gz"), _fashion_split(folder, "t10k", "gz")
 
 
@@ -93,43 +95,43 @@ def _fashion_split(folder: Path, name: str, packed: str) -> Pixels:
     return Pixels(images[:, None], labels)
 
 
-SIDE, CLASSES = 32, 10
+CLASSES = 10
 
 
-RECORD, RECORDS = 1 + 3 * SIDE * SIDE, 10_000  # a label and three planes; records in each official file
+def find_cifar(root: Path) -> Path:
+    """The folder of CIFAR-10's official files below `root`."""
+    return first_found(
+        root,
+        ("cifar-10-batches-bin", "cifar10/cifar-10-batches-bin"),
+        "CIFAR-10",
+        f"{cifar_archive.ADDRESS}{cifar_archive.ARCHIVE} (`manyheads data cifar10` downloads and unpacks it)",
+    )
 
 
 def cifar10(root: Path) -> tuple[Pixels, Pixels]:
     """CIFAR-10 (Krizhevsky 2009) from the official files data_batch_1.bin to data_batch_5.bin and test_batch.bin."""
-    folder = first_found(
-        root,
-        ("cifar-10-batches-bin", "cifar10/cifar-10-batches-bin"),
-        "CIFAR-10",
-        "https://www.cs.toronto.edu/~kriz/cifar.html (cifar-10-cifar10.tar.gz, unpacked)",
-    )
-    train = [_cifar_records(folder / f"data_batch_{i}.bin") for i in range(1, 6)]
-    return _cifar_pixels(np.concatenate(train), folder), _cifar_pixels(
-        _cifar_records(folder / "test_batch.bin"), folder
-    )
+    folder = find_cifar(root)
+    train = np.concatenate([_cifar_records(folder / name) for name in cifar_archive.TRAIN])
+    return _cifar_pixels(train, folder), _cifar_pixels(_cifar_records(folder / cifar_archive.TEST), folder)
 
 
 def _cifar_records(path: Path) -> UInt8[np.ndarray, "records bytes"]:
+    again = f"get the archive again: `manyheads data cifar10`, once {path.parent} is moved away"
     if not path.is_file():
+        raise UserError(f"{path} is missing; {again}")
+    official = cifar_archive.RECORD * cifar_archive.RECORDS
+    if path.stat().st_size != official:
         raise UserError(
-            f"{path} is missing; unpack cifar-10-cifar10.tar.gz again: it holds five data batches and a test batch"
+            f"{path} has {path.stat().st_size:,} bytes; an official file has {official:,} ({cifar_archive.RECORDS:,} "
+            f"records of {cifar_archive.RECORD:,}); {again}"
         )
-    if path.stat().st_size != RECORD * RECORDS:
-        raise UserError(
-            f"{path} has {path.stat().st_size:,} bytes; an official file has {RECORD * RECORDS:,} ({RECORDS:,} "
-            f"records of {RECORD:,}). Unpack cifar-10-cifar10.tar.gz again"
-        )
-    return np.fromfile(path, np.uint8).reshape(RECORDS, RECORD)
+    return np.fromfile(path, np.uint8).reshape(-1, cifar_archive.RECORD)
 
 
 def _cifar_pixels(records: UInt8[np.ndarray, "records bytes"], where: Path) -> Pixels:
     labels = records[:, 0].astype(np.int64)
     _check_cifar_labels(labels, where)
-    return Pixels(records[:, 1:].reshape(-1, 3, SIDE, SIDE), labels)
+    return Pixels(records[:, 1:].reshape(-1, 3, cifar_archive.SIDE, cifar_archive.SIDE), labels)
 
 
 def _check_cifar_labels(labels: np.ndarray, where: Path) -> None:
@@ -137,62 +139,45 @@ def _check_cifar_labels(labels: np.ndarray, where: Path) -> None:
         raise UserError(f"{where} has a label {labels.max()}; CIFAR-10 has labels 0 to 9: put the official data there")
 
 
-def cifar10_q5(root: Path) -> tuple[Pixels, Pixels]:
-    """CIFAR-10 from the archive cifar10_q5.zip: pixels rounded to multiples of 5 (error at most 2 of 255), in the
-    official order.
-
-    The archive holds lossless WebP strips, 32 pixels wide with the images below one another, arrays of labels, and
-    meta.json."""
-    path = first_found(
-        root,
-        ("cifar10_q5.zip", "cifar10/cifar10_q5.zip"),
-        "the CIFAR-10 archive",
-        "whoever gave you the name cifar10_q5 (the official set is data='cifar10')",
-    )
-    image = optional("PIL.Image", "pillow", "cifar10_q5, whose strips are WebP,")
-    try:
-        with zipfile.ZipFile(path) as archive:
-            meta = parse(archive.read("meta.json"))
-            return _unpack_strips(archive, meta, "train", image, path), _unpack_strips(
-                archive, meta, "test", image, path
-            )
-    except (zipfile.BadZipFile, zlib.error, KeyError, TypeError, ValueError, EOFError, OSError) as error:
-        if isinstance(error, UserError):
-            raise
-        raise UserError(f"{path} cannot be read ({error}); put a fresh copy in its place") from None
-
-
-def _unpack_strips(archive: zipfile.ZipFile, meta: dict[str, Any], split: str, image: Any, where: Path) -> Pixels:
-    names = sorted(name for name in archive.namelist() if name.startswith(f"{split}_") and name.endswith(".webp"))
-    value = np.minimum(np.arange(256) * int(meta["step"]), 255).astype(np.uint8)
-    strips = []
-    for name in names:
-        strip = np.asarray(image.open(io.BytesIO(archive.read(name))).convert("RGB"))
-        strips.append(value[strip.reshape(-1, SIDE, SIDE, 3).transpose(0, 3, 1, 2)])
-    labels = np.load(io.BytesIO(archive.read(f"{split}_labels_00000.npy")), allow_pickle=False).astype(np.int64)
-    images = np.concatenate(strips)
-    if len(images) != len(labels):
-        raise UserError(
-            f"{where} has {len(images):,} {split} images and {len(labels):,} labels; put a fresh copy in its place"
-        )
-    _check_cifar_labels(labels, where)
-    return Pixels(images, labels)
-
-
 Splits = tuple[Pixels, Pixels] | tuple[Files, Files]
 READERS: dict[str, Callable[[Path], Splits]] = {
     "fashion_mnist": fashion_mnist,
     "fashion_mnist_full": fashion_mnist_full,
     "cifar10": cifar10,
-    "cifar10_q5": cifar10_q5,
     "tiny_imagenet": tiny_imagenet,
 }
+
+
+FINDERS: dict[str, Callable[[Path], Path]] = {
+    "fashion_mnist": lambda root: EMBEDDED,
+    "fashion_mnist_full": _find_fashion,
+    "cifar10": find_cifar,
+    "tiny_imagenet": find_tiny,
+}
+
+
+def _gone(name: str) -> UserError:
+    """The refusal of a dataset that only earlier versions read."""
+    return UserError(
+        f"{name} is read by earlier versions alone: finished runs that name it are reported, and none is trained; write "
+        f"{RETIRED[name]}"
+    )
+
+
+def find(name: str, root: Path) -> Path:
+    """Where a dataset is. One that is not below `root` is refused, with where to get it; no image is read."""
+    facts = image_set(name)
+    if facts.name in RETIRED:
+        raise _gone(facts.name)
+    return FINDERS[facts.name](root) if facts.name in FINDERS else find_folder(root, name.removeprefix(FOLDER))
 
 
 @lru_cache(maxsize=2)
 def read(name: str, root: Path) -> Splits:
     """The training and the held-out split. The last two datasets are cached for the next run of the same process."""
     facts = image_set(name)
+    if facts.name in RETIRED:
+        raise _gone(facts.name)
     if facts.name in READERS:
         return READERS[facts.name](root)
     return image_folder(root, name=name.removeprefix(FOLDER))

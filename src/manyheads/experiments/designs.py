@@ -7,11 +7,12 @@ that designs with a lower kappa have a lower loss."""
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from random import Random
 
 from .statistics import LEVEL, Effect, Values, contrast, mean, student
+from .verdict import Chances
 
 LEAST = 4  # designs beyond those that the held numbers take: three are in order by chance one time in three
 PERMUTATIONS = 1999
@@ -112,13 +113,13 @@ def spearman(a: Sequence[float], b: Sequence[float]) -> float:
 
 
 def needed(costs: Sequence[float], errors: Sequence[float], target: float) -> float | None:
-    """The cost at which the error falls to `target`, interpolated in the logarithm of the cost. The first cost where it
-    is below from the start; None where it never falls that far."""
+    """The cost at which the error falls to `target`, interpolated in the logarithm of the cost. None where it never
+    falls that far, and where it is below from the start, so that less would do; but a cost of 1 is the least there is."""
     for at, error in enumerate(errors):
         if error > target:
             continue
         if at == 0:
-            return float(costs[0])
+            return 1.0 if costs[0] == 1 else None
         before, logs = errors[at - 1], [math.log(costs[at - 1]), math.log(costs[at])]
         return math.exp(logs[0] + (logs[1] - logs[0]) * (before - target) / (before - error))
     return None
@@ -130,16 +131,38 @@ def growth(costs: Mapping[int, Values]) -> Effect | None:
     log cost is a straight line over the size if growth is exponential, and over the logarithm of the size if it is a
     power; each seed compares the residuals of the two lines: half the logarithm of the ratio of their squares. None
     where no seed has a cost at every size."""
-    seeds = sorted(set.intersection(*(set(values) for values in costs.values()))) if costs else []
-    if not seeds:
-        return None
     sizes = [float(size) for size in costs]
-    by_seed = {}
-    for seed in seeds:
-        logs = [math.log(values[seed]) for values in costs.values()]
+
+    def closer(logs: Sequence[float]) -> float:
         power, exponential = (_misfit(logs, x) for x in ([math.log(size) for size in sizes], sizes))
-        by_seed[seed] = 0.5 * math.log(max(power, ROUNDING) / max(exponential, ROUNDING))
-    return contrast([(1.0, by_seed)])
+        return 0.5 * math.log(max(power, ROUNDING) / max(exponential, ROUNDING))
+
+    return _over_seeds(costs, closer)
+
+
+def slope(costs: Mapping[int, Values]) -> Effect | None:
+    """By how much the logarithm of a cost grows from one size to the next: the slope of a straight line, seed by seed.
+    None where no seed has a cost at every size."""
+    sizes = [float(size) for size in costs]
+    distances = [size - mean(sizes) for size in sizes] if sizes else []
+    square = math.fsum(distance * distance for distance in distances)
+    return _over_seeds(costs, lambda logs: math.fsum(d * y for d, y in zip(distances, logs, strict=True)) / square)
+
+
+def growth_chances(closer: Effect, steeper: Effect, margin: float, least: float) -> Chances:
+    """How clear it is that a cost grows exponentially, by what `growth` and `slope` give. It does where it grows at all
+    and an exponential fits closer by the margin; it does not where a power fits as close or closer, or where it grows
+    by less than the factor `least`."""
+    power = closer.below(margin)
+    flat = steeper.below(math.log(least))
+    return Chances(max(closer.above(margin), steeper.above(0.0)), min(1.0, 2 * min(power, flat)))
+
+
+def _over_seeds(costs: Mapping[int, Values], number: Callable[[Sequence[float]], float]) -> Effect | None:
+    """A number of the logarithms of all costs, at each seed that has a cost at every size."""
+    seeds = sorted(set.intersection(*(set(values) for values in costs.values()))) if costs else []
+    by_seed = {seed: number([math.log(values[seed]) for values in costs.values()]) for seed in seeds}
+    return contrast([(1.0, by_seed)]) if by_seed else None
 
 
 def _misfit(y: Sequence[float], x: Sequence[float]) -> float:

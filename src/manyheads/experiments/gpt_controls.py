@@ -3,6 +3,7 @@
     manyheads run gpt_rates --scale small       five designs at three rates, one seed
     manyheads run gpt_controls --scale small    twelve designs at the rates that gpt_rates chose, three other seeds
     manyheads run gpt_controls --scale smoke    the same twelve designs at width 32 on the embedded stories
+    manyheads run gpt_time --scale small        two of these designs, each run alone on its device
 
 Scale small: width 512, heads of 64, 256 tokens of context, 3,000 steps of 128 sequences (98 M tokens, two epochs). An
 arm is called after its layers and heads: L4_h16 has 4 layers of 16 heads. `d32` and `d128` are its head_dim, where that
@@ -19,12 +20,13 @@ reported on other articles (`valid`). The tokenizer is a BPE of 8,192 that is tr
         --between blank --only-last 100
     manyheads tokenize enwiki2015_valid.txt.xz --out DATA/wiki8k --tokenizer DATA/wiki8k --split valid --between blank
 
-Of claim L15 only the half about kappa is decided here: these runs share their device, and the rate of training has to
-be measured with each alone."""
+Claim L15, that larger heads have the same kappa and train more slowly, is decided by `gpt_time`, since runs of
+`gpt_controls` share their device. Its runs evaluate and probe less, so that they are runs of their own."""
 
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 from manyheads.arch.controls import mlp_dims, mlp_matched, params_matched
 from manyheads.arch.count import params
@@ -151,7 +153,7 @@ GPT_CONTROLS = Experiment(
         Comparison("L4_h16", "L12_narrow", "better", claim="M1", controls=DEPTH_PAYS),
         Comparison("L4_h16", "L4_h16_d32", "differ", NO_LOSS, "M2", primary=True),
         # log_kappa is a logarithm: within 0.1 of each other is within 10 %
-        Comparison("L4_h8_d128", "L4_h16", "equal", 0.1, "L15", "log_kappa", primary=True),
+        Comparison("L4_h8_d128", "L4_h16", "equal", 0.1, "L15", "log_kappa"),
         Comparison("L12_h16", "L12_h8", "better", claim="L5", controls=DEPTH_PAYS),
         Comparison("L6_h16", "L12_h8", "no_loss", NO_LOSS, "L6", controls=(Loses("L6_h8", "L12_h8"),)),
         Comparison("L4_h16", "L4_h8_mlp", "better", claim="L7", controls=DEPTH_PAYS),
@@ -159,4 +161,26 @@ GPT_CONTROLS = Experiment(
     ),
     trends=(Trend("log_kappa", "loss", "more", claim="M3", primary=True),),
     pooled=True,
+)
+
+SELDOM: dict[str, Any] = {"evaluate_every": 0.5, "probe_every": 0.99}
+SLOWER = 0.05  # of the logarithm of the rate: 5 %
+GPT_TIME = Experiment(
+    name="gpt_time",
+    title="Larger heads or more of them, each alone on the device",
+    question="Do 8 heads of 128 have the kappa of 16 heads of 64, and train more slowly?",
+    settings={
+        scale: Setting(
+            tuple(arm for arm in control_arms(scale) if arm.name in ("L4_h16", "L4_h8_d128")),
+            seeds,
+            TASKS[scale],
+            {"steps": replace(RECIPES[scale], **SELDOM)},
+        )
+        for scale, seeds in (("smoke", (1,)), ("small", (1, 2, 3)))
+    },
+    comparisons=(
+        Comparison("L4_h8_d128", "L4_h16", "equal", 0.1, "L15", "log_kappa", primary=True),
+        Comparison("L4_h8_d128", "L4_h16", "less", SLOWER, "L15", "rate", primary=True, ratio=True),
+    ),
+    alone=True,
 )

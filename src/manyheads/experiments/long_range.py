@@ -38,7 +38,7 @@ TASKS: dict[str, dict[str, LraTask]] = {
         "listops": ListOps(),
         "text": ByteText(data="imdb"),
         "retrieval": Retrieval(data="made"),
-        "image": PixelRow(data="cifar10_q5"),
+        "image": PixelRow(data="cifar10"),
         "pathfinder": Pathfinder(train=100_000, valid=5_000, test=10_000),
     },
     "smoke": {

@@ -61,10 +61,13 @@ def growths(scale: str) -> tuple[Growth, ...]:
         kind: {dim: tuple(f"{kind}_d{dim}_h{heads}" for heads in heads_of(kind, scale)) for dim in SIZES}
         for kind in HEADS
     }
+    full = {kind: {dim: f"{kind}_d{dim}_full" for dim in SIZES} for kind in HEADS}
     return (
-        Growth("heads of half the rank", sizes["plain"], claim="A2", primary=True),
-        Growth("heads of half the rank, a smaller error", sizes["plain"], share=0.3, claim="A2"),
-        Growth("heads of half the rank, biased questions", sizes["biased"], claim="A7", primary=True),
+        Growth("heads of half the rank", sizes["plain"], claim="A2", primary=True, enough=full["plain"]),
+        Growth("heads of half the rank, a smaller error", sizes["plain"], share=0.3, claim="A2", enough=full["plain"]),
+        Growth(
+            "heads of half the rank, biased questions", sizes["biased"], claim="A7", primary=True, enough=full["biased"]
+        ),
     )
 
 

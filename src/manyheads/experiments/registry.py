@@ -49,6 +49,7 @@ RANK: dict[str, str] = {  # of the second paper, *Quality over Quantity in Atten
 CAMPAIGN: dict[str, str] = {  # designed so that what the papers leave open can be decided on one GPU
     "gpt_rates": "gpt_controls",
     "gpt_controls": "gpt_controls",
+    "gpt_time": "gpt_controls",
     "vision_dose": "vision_regime",
     "vision_arms": "vision_regime",
     "rank_growth": "rank_written",

@@ -1,25 +1,19 @@
 """What experiments share at a scale: seeds, recipes and images, and the twin of ViT-B (a smaller model of the same
 proportions) on which section 4.1 of the first paper is repeated.
 
-At scale small a vision model is trained for 2,000 steps of 512 images, 20 epochs of CIFAR-10. `cifar10_q5` are its
-images with pixels in steps of 5; `on` gives an experiment the official ones. At paper scale recipe and task are those
-of Table 6 (`recipes`)."""
+At scale small a vision model is trained for 2,000 steps of 512 images, 20 epochs of CIFAR-10. At paper scale recipe and
+task are those of Table 6 (`recipes`)."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
 
 from manyheads.arch import zoo
 from manyheads.arch.families import vit
 from manyheads.spec.arch import Arch
-from manyheads.spec.experiment import Arm, Experiment
 from manyheads.spec.images import Augment, Images, crop_after_resize
-from manyheads.spec.long_range import PixelRow
 from manyheads.spec.recipe import Basis, Recipe
 from manyheads.spec.schedule import Schedule
-from manyheads.spec.task import Task
 
 from .recipes import TABLE6, table6_task
 
@@ -47,7 +41,7 @@ ONCE = {"once": Recipe()}  # of a measurement, which trains nothing
 def cifar(size: int) -> Images:
     """CIFAR-10 at `size` pixels: padded by an eighth on every side and cut to size, mirrored, labels smoothed."""
     augment = Augment(crop=size // 8, flip=True)
-    return crop_after_resize(Images("cifar10_q5", size=size, label_smoothing=0.1, augment=augment))
+    return crop_after_resize(Images("cifar10", size=size, label_smoothing=0.1, augment=augment))
 
 
 def fashion(size: int) -> Images:
@@ -63,21 +57,3 @@ TWIN: dict[str, Arch] = {
 }
 """ViT-B and its twins: 12 layers of 12 heads. inner / tokens is 3.9 (3.8 at small, 4.2 at smoke), so that the peak of
 kappa, inner = tokens, lies at 3 heads at every scale."""
-
-
-def on(experiment: Experiment, data: Mapping[str, str]) -> Experiment:
-    """The same experiment on other datasets: those named are replaced, such as {"cifar10_q5": "cifar10"}."""
-
-    def renamed(task: Task) -> Task:
-        return (
-            replace(task, data=data[task.data]) if isinstance(task, Images | PixelRow) and task.data in data else task
-        )
-
-    def moved(arm: Arm) -> Arm:
-        return replace(arm, task=renamed(arm.task)) if isinstance(arm.task, Task) else arm
-
-    settings = {
-        scale: replace(setting, task=setting.task and renamed(setting.task), arms=tuple(map(moved, setting.arms)))
-        for scale, setting in experiment.settings.items()
-    }
-    return replace(experiment, settings=settings)

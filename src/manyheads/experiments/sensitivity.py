@@ -4,7 +4,7 @@ Two arms that guess are equal, and a setting in which less depth costs nothing c
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping
 
 from manyheads.spec.comparison import Comparison, Loses
 
@@ -25,20 +25,22 @@ def guesses(values: Values, guess: float, better: Direction) -> bool:
 
 
 def guess_obstacle(
-    pair: Comparison, effect: Effect, arms: Sequence[tuple[str, Values, float]], metric: str, better: Direction
+    pair: Comparison, effect: Effect, arms: Mapping[str, tuple[Values, float]], metric: str, better: Direction
 ) -> str:
-    """Why a comparison of quality says nothing, where an arm does no better than a constant guess. `arms` are the name,
-    the values and the constant guess of both sides. Equality and no loss need both; of two unequal arms, the better
-    one is enough."""
-    bad = [name for name, values, guess in arms if guesses(values, guess, better)]
+    """Why a comparison says nothing, where an arm does no better than a constant guess. `arms` have the values and the
+    constant guess of both sides, as far as it is known. Equality and no loss need both; of two unequal arms, the better
+    one is enough; of two gains, an arm on either side of the first."""
+    bad = [name for name, (values, guess) in arms.items() if guesses(values, guess, better)]
     if pair.expect in ("no_loss", "equal"):
         lacking = bad
+    elif pair.beyond is not None:
+        lacking = bad if {pair.arm, pair.against} <= set(bad) else []
     else:
-        first_wins = (effect.difference > 0) == (better == "up")
-        lacking = [name for name in bad if name == (arms[0][0] if first_wins else arms[-1][0])]
+        winner = pair.arm if (effect.difference > 0) == (better == "up") else pair.against
+        lacking = [name for name in bad if name == winner]
     if not lacking:
         return ""
-    limit = amount(arms[0][2], metric)
+    limit = amount(arms[lacking[0]][1], metric)
     verb = "does" if len(lacking) == 1 else "do"
     return f"{' and '.join(lacking)} {verb} not do clearly better than a constant guess, whose {metric} is {limit}."
 

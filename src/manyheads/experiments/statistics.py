@@ -12,6 +12,7 @@ from typing import Literal
 from manyheads.spec.experiment import Best
 
 LEVEL = 0.95
+ALIKE = 0.05  # a scatter that is larger than that of all arms with less chance than this is not the same
 Values = Mapping[int, float]  # by seed
 
 
@@ -96,7 +97,8 @@ def effect(arm: Values, against: Values, level: float = LEVEL, scatter: Scatter 
 
 
 def contrast(terms: Sequence[tuple[float, Values]], level: float = LEVEL, scatter: Scatter | None = None) -> Effect:
-    """A weighted sum of the means of several arms, such as the difference of two differences."""
+    """A weighted sum of the means of several arms, such as the difference of two differences. With `scatter`, that of all
+    arms takes the place of theirs, unless theirs is clearly larger."""
     shared = sorted(set.intersection(*(set(values) for _, values in terms)))
     paired = len(shared) > 1 or all(len(values) == len(shared) for _, values in terms)
     if paired:
@@ -104,8 +106,11 @@ def contrast(terms: Sequence[tuple[float, Values]], level: float = LEVEL, scatte
         sums = [math.fsum(weight * values[seed] for weight, values in terms) for seed in shared]
         difference, error, freedom = mean(sums), spread(sums) / math.sqrt(n), n - 1.0
         if scatter is not None and n > 1:
-            error = scatter.deviation * math.sqrt(math.fsum(weight * weight for weight, _ in terms) / n)
-            freedom = scatter.freedom
+            pooled = scatter.deviation * math.sqrt(math.fsum(weight * weight for weight, _ in terms) / n)
+            if _larger(error, freedom, pooled, scatter.freedom) < ALIKE:
+                scatter = None  # these arms do not scatter as all do
+            else:
+                error, freedom = pooled, scatter.freedom
     else:
         n = min(len(values) for _, values in terms)
         difference = math.fsum(weight * mean(list(values.values())) for weight, values in terms)
@@ -127,6 +132,14 @@ def contrast(terms: Sequence[tuple[float, Values]], level: float = LEVEL, scatte
         pooled=scatter is not None and n > 1,
         level=level,
     )
+
+
+def _larger(error: float, freedom: float, other: float, other_freedom: float) -> float:
+    """The probability of an estimate `error` that exceeds `other` as far, if both were of the same number (F test)."""
+    if error <= other:
+        return 1.0
+    share = freedom * error**2
+    return 1.0 - _beta(share / (share + other_freedom * other**2), freedom / 2, other_freedom / 2)
 
 
 @lru_cache(maxsize=4096)  # a page asks for the same few again and again

@@ -18,6 +18,8 @@ Word = Literal[
     "within noise",
     "better",
     "worse",
+    "higher",
+    "lower",
     "not comparable",
     "not testable in this setting",
     "not testable at this scale",
@@ -90,16 +92,19 @@ def judge(
     effect: Effect,
     *,
     metric: str,
-    better: Direction,
+    better: Direction | None,
     scale: str,
     level: float = ALPHA,
+    refuted: float | None = None,
     among: int = 1,
     obstacle: str = "",
 ) -> Verdict:
-    """The verdict on `pair` by its `effect` on `metric`, which is `better` when it goes up or down.
+    """The verdict on `pair` by its `effect` on `metric`, which is `better` when it goes up or down, or None where nobody
+    knows which.
 
-    `level` is the probability of an error below which it is decided, `among` how many comparisons it was corrected for.
-    An `obstacle` says why a difference would not have been seen in this setting."""
+    `level` is the probability of an error below which it is decided, `refuted` the one below which it does not hold if
+    that is another, `among` how many comparisons it was corrected for. An `obstacle` says why a difference would not
+    have been seen in this setting."""
     described = describe(pair, effect, metric)
     if not testable(effect, scale):
         few = f"{seeds(effect.seeds)}: a verdict takes {SEEDS} or more."
@@ -107,12 +112,15 @@ def judge(
         return Verdict("not testable at this scale", described, why)
     if obstacle:
         return Verdict("not testable in this setting", described, obstacle)
-    chance = chances(pair, effect, better)
+    chance = chances(pair, effect, better or "up")
+    words: tuple[Word, Word] = ("holds", "does not hold")
     if pair.expect == "open":
-        words: tuple[Word, Word] = ("better", "worse")
-    else:
-        words = ("holds", "does not hold")
-    word: Word = words[0] if chance.yes < level else words[1] if chance.no < level else "within noise"
+        words = ("better", "worse") if better else ("higher", "lower")
+    word: Word = "within noise"
+    if chance.yes < level:
+        word = words[0]
+    elif chance.no < (level if refuted is None else refuted):
+        word = words[1]
     reason = _reason(pair, effect, metric, word, chance.least < ALPHA, among)
     return Verdict(word, described, reason)
 
@@ -129,6 +137,8 @@ def _reason(pair: Comparison, effect: Effect, metric: str, word: Word, alone: bo
         "does not hold": "none of the interval is on that side",
         "better": "the whole interval is on the better side",
         "worse": "the whole interval is on the worse side",
+        "higher": "the whole interval is above zero",
+        "lower": "the whole interval is below zero",
     }
     outcome = sides.get(word, "the interval lies on both sides")
     if word == "within noise" and alone:

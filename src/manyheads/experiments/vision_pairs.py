@@ -29,6 +29,7 @@ from .scales import cifar, fashion
 
 BASE = tuple(key for key in PAIRS if BY_ID[f"{key}/lean"].table == 4)
 LARGE = tuple(key for key in PAIRS if BY_ID[f"{key}/lean"].table == 5)
+TWICE = ("deit_b", "deit_l")  # the networks of ViT under another normalisation of the images: one pair counts once
 FAMILY = {key: key.split("_")[0] for key in (*BASE, *LARGE)}
 TASKS = {"smoke": fashion(32), "small": cifar(64), "paper": table6_task()}
 # timm's families normalise and crop differently; with ViT-B and DeiT-B that is all that differs

@@ -21,7 +21,7 @@ from manyheads.arch.count import params
 from manyheads.arch.families import vit
 from manyheads.arch.redesign import redesign
 from manyheads.spec.arch import Arch
-from manyheads.spec.experiment import Arm, Comparison, Experiment, Loses, Setting, Trend
+from manyheads.spec.experiment import Arm, Comparison, Experiment, Loses, Setting, Slope, Trend
 from manyheads.spec.images import Augment, Images, Rand
 from manyheads.spec.recipe import Basis, Recipe
 from manyheads.spec.schedule import Schedule
@@ -135,6 +135,7 @@ MLP_LOSES = (Loses("L7_h3_half", "L7_h3"),)
 LEAN_DEPTH_LOSES = (Loses("L7_h3_half", "L12_h3"),)
 LOG, LOSS = "log_kappa", "loss"
 NATS = 0.02  # of validation loss that still count as no loss
+ADDED = ("L12_h3", "L12_h6", "L7_h3", "L7_h6", "L7_h12", "L4_h3", "L4_h12")  # they differ in depth and heads alone
 VISION_ARMS = Experiment(
     name="vision_arms",
     title="Heads where depth pays",
@@ -144,9 +145,9 @@ VISION_ARMS = Experiment(
         "small": Setting(arms("small"), (0, 1, 2, 3), TASKS["small"][CHOSEN], {"epochs": RECIPES["small"]}),
     },
     comparisons=(
-        Comparison("L7_h12", "L7_h3", "less", claim="L4", metric=LOG, primary=True),
-        Comparison("L12_h6", "L12_h3", "less", claim="L4", metric=LOG, primary=True),
-        Comparison("L4_h12", "L4_h3", "less", claim="L4", metric=LOG, primary=True),
+        Comparison("L7_h12", "L7_h3", "less", claim="L4", metric=LOG),
+        Comparison("L12_h6", "L12_h3", "less", claim="L4", metric=LOG),
+        Comparison("L4_h12", "L4_h3", "less", claim="L4", metric=LOG),
         Comparison("L7_h12", "L7_h6", "less", claim="L4", metric=LOG),
         Comparison("L7_h6", "L7_h3", "less", claim="L4", metric=LOG),
         Comparison("L12_h6", "L12_h3", "better", claim="L5", primary=True, controls=FOUR_LOSE),
@@ -163,5 +164,6 @@ VISION_ARMS = Experiment(
         Comparison("L7_h12", "L7_h12_d16", "differ", NO_LOSS, "M2"),
     ),
     trends=(Trend(LOG, LOSS, "more", claim="M3"),),
+    slopes=(Slope(LOG, "heads", ADDED, "less", claim="L4", primary=True),),
     pooled=True,
 )

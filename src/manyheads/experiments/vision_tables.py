@@ -19,10 +19,9 @@ from manyheads.spec.experiment import Arm, Comparison, Experiment, Loses, Settin
 
 from .recipes import TABLE6_LARGE
 from .scales import RECIPES, SEEDS
-from .vision_pairs import BASE, LARGE, TASKS, arm, pair
+from .vision_pairs import BASE, LARGE, TASKS, TWICE, arm, pair
 
 MARGIN = 0.005
-TWICE = ("deit_b",)  # the network of ViT-B under another normalisation of the images: one pair counts once
 
 
 def arms(keys: tuple[str, ...], scale: str) -> tuple[Arm, ...]:

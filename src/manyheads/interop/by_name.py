@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 from .resolve import resolve
 
 R = TypeVar("R")
+PLAIN = (str, bytes, int, float, list, tuple, dict, set)
 
 
 def by_name(function: Callable[..., R], models: int = 1) -> Callable[..., R]:
@@ -30,4 +31,5 @@ def by_name(function: Callable[..., R], models: int = 1) -> Callable[..., R]:
 
 
 def _record(model: Any) -> Any:
-    return resolve(model) if isinstance(model, str) else model
+    plain = model is None or isinstance(model, PLAIN)  # which no function can take for a model
+    return resolve(model) if plain else model

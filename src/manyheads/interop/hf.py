@@ -18,7 +18,7 @@ from manyheads.data.text.vocabulary import Vocabulary
 from manyheads.models.build import build
 from manyheads.spec.arch import Arch
 from manyheads.spec.errors import UserError, optional
-from manyheads.spec.parts import Classify, Coordinates, Lm, Masked, Pair, Token
+from manyheads.spec.parts import Classify, Coordinates, Features, Lm, Masked, Pair, Token
 
 from .hf_base import ManyheadsPreTrained
 from .hf_config import ManyheadsConfig, transformers
@@ -59,6 +59,8 @@ def class_for(arch: Arch) -> type[ManyheadsPreTrained]:
             return ManyheadsForSequenceClassification
         case Classify():
             return ManyheadsForImageClassification
+        case Features():
+            return ManyheadsModel
         case Pair() | Coordinates():
             raise UserError(f"a record with a {type(arch.head).__name__} head has no counterpart in transformers")
 
@@ -123,7 +125,7 @@ def save_tokenizer(words: Vocabulary, arch: Arch, folder: Path | str) -> dict[st
         )
     coder = tokenizers.Tokenizer.from_str(words.text)
     special = {SPECIAL[role]: coder.id_to_token(number) for role, number in words.roles.items()}
-    longest = arch.embed.positions or arch.stages[0].tokens
+    longest = arch.embed.places or arch.stages[0].tokens
     tokenizer = transformers.PreTrainedTokenizerFast(tokenizer_object=coder, model_max_length=longest, **special)
     tokenizer.save_pretrained(folder)
     end = words.roles.get("end")

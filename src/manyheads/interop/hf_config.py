@@ -80,16 +80,13 @@ def _usual_names(arch: Arch, kwargs: dict[str, Any]) -> dict[str, Any]:
     op = attentions(stage)[0]
     sizes: dict[str, Any] = {
         "hidden_size": stage.width,
-        "num_hidden_layers": sum(arch.stages[i].depth for i in editable(arch)),
+        "num_hidden_layers": sum(arch.stages[i].depth * len(arch.stages[i].unit) for i in editable(arch)),
         "num_attention_heads": op.heads,
         "head_dim": op.head_dim,
         "num_key_value_heads": op.kv_heads or op.heads,
     }
     if isinstance(arch.embed, Token):
-        sizes |= {
-            "vocab_size": arch.embed.vocab,
-            "max_position_embeddings": arch.embed.positions or arch.stages[0].tokens,
-        }
+        sizes |= {"vocab_size": arch.embed.vocab, "max_position_embeddings": arch.embed.places or arch.stages[0].tokens}
     elif not isinstance(arch.embed, Points):
         sizes |= {"image_size": arch.embed.image, "num_channels": arch.embed.channels}
     if isinstance(arch.head, Classify) and not {"num_labels", "id2label"} & kwargs.keys():

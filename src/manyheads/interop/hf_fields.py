@@ -8,15 +8,17 @@ from typing import Any
 
 from manyheads.spec.arch import Arch, with_residuals
 from manyheads.spec.errors import UserError
-from manyheads.spec.field_checks import conforms, shown
+from manyheads.spec.field_checks import LARGEST, advice, conforms, shown
 from manyheads.spec.parts import Act, Classify, Lm, Mlp, Residual
 
 Config = Mapping[str, Any]
+MOST_LAYERS = 100_000
 ACTS: dict[str, Act] = {
     "gelu": "gelu",
     "gelu_new": "gelu_tanh",
     "gelu_pytorch_tanh": "gelu_tanh",
     "relu": "relu",
+    "relu2": "relu_squared",
     "silu": "silu",
     "swish": "silu",
 }
@@ -29,11 +31,21 @@ def whole(config: Config, *names: str, default: int | None = None) -> int:
         if value is None:
             continue
         if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-            raise UserError(f"{name} is {value!r}; write a whole number from 1 up")
+            raise UserError(f"{name} is {shown(value)}; write a whole number from 1 up")
+        if value >= LARGEST:
+            raise UserError(f"{name} is {shown(value)}; write {advice(value, int)}")
         return value
     if default is None:
         raise UserError(f"the configuration lacks {' (or '.join(names)}{')' * (len(names) - 1)}")
     return default
+
+
+def layer_count(config: Config, *names: str) -> int:
+    """How many layers there are; more than any machine holds are refused before they are listed."""
+    depth = whole(config, *names)
+    if depth > MOST_LAYERS:
+        raise UserError(f"{names[0]} is {depth:,}; write a whole number up to {MOST_LAYERS:,}")
+    return depth
 
 
 def real(config: Config, name: str, default: float) -> float:
@@ -42,6 +54,14 @@ def real(config: Config, name: str, default: float) -> float:
     if not conforms(value, float):
         raise UserError(f"{name} is {shown(value)}; write a number")
     return float(value)
+
+
+def flag(config: Config, name: str, default: bool) -> bool:
+    """The truth under `name`, or the default."""
+    value = config.get(name)
+    if value is not None and not isinstance(value, bool):
+        raise UserError(f"{name} is {shown(value)}; write true or false")
+    return default if value is None else value
 
 
 def activation(config: Config, name: str, default: str) -> Act:

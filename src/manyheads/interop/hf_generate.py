@@ -70,7 +70,9 @@ class PastLayer:
         keys, values = past.cache.update(k, v, self.number)
         if past.mask is not None and past.mask.ndim == 4:
             room = min(keys.shape[2], past.mask.shape[3])
-            return attention.attend(q, keys[:, :, :room], values[:, :, :room], causal=False, mask=past.mask[..., :room])
+            return attention.attend(
+                q, keys[:, :, :room], values[:, :, :room], causal=False, mask=past.mask[..., :room], before=past.before
+            )
         # a cache of fixed size returns its whole room
         keys, values = keys[:, :, : past.total], values[:, :, : past.total]
         mask = None if past.mask is None else past.mask[:, None, None]

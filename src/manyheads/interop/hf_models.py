@@ -6,14 +6,14 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
+from typing import Any, Literal
 
 from torch import Tensor
 from torch.nn import functional as F
 
 from manyheads.spec.arch import Arch
 from manyheads.spec.errors import UserError, optional
-from manyheads.spec.parts import Classify, Masked, Token
+from manyheads.spec.parts import Classify, Features, Masked, Patch, Token
 
 from .hf_base import ManyheadsPreTrained
 from .hf_inputs import read_text, refuse_foreign
@@ -63,7 +63,8 @@ class ManyheadsModel(ManyheadsPreTrained):
         return_dict: bool | None = None,
         **kwargs: Any,
     ) -> Any:
-        """`last_hidden_state` and, where they are asked for, hidden states and attention maps."""
+        """`last_hidden_state`; `pooler_output`, where the record has a pooler; hidden states and attention maps, where they
+        are asked for."""
         if pixel_values is not None:
             x, left = self.watch(lambda: self.model.features(pixel_values), output_hidden_states, output_attentions)
         else:
@@ -75,13 +76,24 @@ class ManyheadsModel(ManyheadsPreTrained):
                 lambda: self.model.features(ids, mask, **given), output_hidden_states, output_attentions
             )
         last = left["hidden_states"][-1] if "hidden_states" in left else self.normed(x)
+        head = self.model.arch.head
+        if isinstance(head, Features) and head.pooler is not None:
+            pooled = self.model.head.pooled(last)
+            result = outputs.BaseModelOutputWithPooling(last_hidden_state=last, pooler_output=pooled, **left)
+            return self.finish(result, return_dict)
         return self.finish(outputs.BaseModelOutput(last_hidden_state=last, **left), return_dict)
 
 
 class ManyheadsForMaskedLM(ManyheadsPreTrained):
-    """Masked-token prediction; labels of -100 are not predicted."""
+    """Masked-token prediction; labels of -100 are not predicted. A model without a head gets BERT's."""
 
     heads = (Masked,)
+
+    def with_head(self, arch: Arch) -> Arch:
+        """`arch`, with BERT's head where it has none."""
+        if isinstance(arch.head, Features) and isinstance(arch.embed, Token):
+            return replace(arch, head=Masked(bias=True, transform=True, norm=arch.head.norm))
+        return super().with_head(arch)
 
     def forward(
         self,
@@ -107,10 +119,18 @@ class ManyheadsForMaskedLM(ManyheadsPreTrained):
 
 
 class ManyheadsForImageClassification(ManyheadsPreTrained):
-    """Classification of images. Both classifiers of a distilled model learn the labels."""
+    """Classification of images. Both classifiers of a distilled model learn the labels. A model without a head gets a
+    classifier."""
 
     heads = (Classify,)
     accepts_loss_kwargs = False  # the loss is a mean over this batch, so the Trainer divides by its accumulation steps
+
+    def with_head(self, arch: Arch) -> Arch:
+        """`arch`, with a classifier where it has no head."""
+        if isinstance(arch.head, Features) and isinstance(arch.embed, Patch):
+            pool: Literal["class", "mean"] = "class" if arch.embed.class_tokens else "mean"
+            return replace(arch, head=Classify(self.config.num_labels, pool, arch.head.norm))
+        return super().with_head(arch)
 
     def forward(
         self,
@@ -131,14 +151,15 @@ class ManyheadsForImageClassification(ManyheadsPreTrained):
 
 
 class ManyheadsForSequenceClassification(ManyheadsPreTrained):
-    """Classification of texts. BERT's pooler and classifier replace a masked-language head."""
+    """Classification of texts. BERT's pooler and classifier replace a masked-language head, or stand where there is no
+    head."""
 
     heads = (Classify,)
     accepts_loss_kwargs = False
 
     def with_head(self, arch: Arch) -> Arch:
-        """`arch`, with a classifier on the first token in place of a masked-language head."""
-        if isinstance(arch.head, Masked):
+        """`arch`, with a classifier on the first token in place of a masked-language head or of none."""
+        if isinstance(arch.head, Masked | Features) and isinstance(arch.embed, Token):
             classifier = Classify(
                 self.config.num_labels, "class", arch.head.norm, hidden=arch.stages[-1].width, act="tanh"
             )

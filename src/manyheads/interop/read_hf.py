@@ -9,18 +9,19 @@ from collections.abc import Mapping
 from typing import Any
 
 from manyheads.spec.arch import Arch
-from manyheads.spec.errors import UserError, nearest
+from manyheads.spec.errors import UserError
 from manyheads.spec.field_checks import shown
 
-from . import read_hf_language, read_hf_vision
+from . import read_hf_decoders, read_hf_language, read_hf_vision
 from .hf_fields import Config
+from .hf_refused import reason
 from .read_hf_language import beside_the_head
 
-READERS = read_hf_language.READERS | read_hf_vision.READERS
+READERS = read_hf_language.READERS | read_hf_decoders.READERS | read_hf_vision.READERS
 # keys for which a record has no field, and the only value that is supported
 # fmt: off
 UNSUPPORTED: dict[str, Any] = {
-    "mlp_bias": False, "partial_rotary_factor": 1.0, "is_decoder": False, "add_cross_attention": False,
+    "is_decoder": False, "add_cross_attention": False,
     "scale_attn_by_inverse_layer_idx": False, "position_embedding_type": "absolute",
 }
 # fmt: on
@@ -32,8 +33,12 @@ def from_config(config: Config) -> Arch:
         raise UserError(f"config is {shown(config)}; write the object of a config.json, with a model_type")
     kind = str(config.get("model_type", ""))
     if kind not in READERS:
-        hint = nearest(kind, READERS) or f"; known: {', '.join(READERS)}"
-        raise UserError(f"model_type {kind!r} is not one manyheads reads{hint}")
+        why = reason(kind, config)
+        raise UserError(
+            f"manyheads cannot describe a model of type {kind!r}: {why}"
+            if why
+            else f"model_type {kind!r} is not one manyheads reads; those are {', '.join(sorted(READERS))}"
+        )
     reader, heads = READERS[kind]
     classes = config.get("architectures") or []
     if not isinstance(classes, list) or not all(isinstance(name, str) for name in classes):

@@ -17,7 +17,8 @@ from manyheads.arch.families import stack
 from manyheads.conditioning.attention_calls import recorded_calls
 from manyheads.conditioning.plain_forward import arguments, call, untouched, unwrap
 from manyheads.conditioning.site_numbers import as_matrices, one_row
-from manyheads.conditioning.taps import Tap, find, find_mlps, qualified
+from manyheads.conditioning.tap_table import Tap
+from manyheads.conditioning.taps import find, find_mlps, qualified
 from manyheads.planner.costs import Rest
 from manyheads.spec.arch import Arch
 from manyheads.spec.errors import UserError

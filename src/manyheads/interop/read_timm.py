@@ -7,7 +7,6 @@ of a class have are read with `getattr`. The result is checked: the record has e
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
 import torch
@@ -16,9 +15,10 @@ from torch import nn
 from manyheads.arch import families as f
 from manyheads.arch.count import params
 from manyheads.conditioning.taps import qualified
-from manyheads.spec.arch import Arch, with_residuals
+from manyheads.spec.arch import Arch
 from manyheads.spec.errors import UserError, nearest, optional
-from manyheads.spec.parts import Act, Classify, Mlp, Norm, Residual
+
+from .read_timm_vit import folded_away, read_vit, require
 
 
 def named(name: str) -> Arch:
@@ -52,7 +52,7 @@ def read(model: nn.Module, name: str = "", image: int | None = None) -> Arch:
         )
     settings: dict[str, Any] = getattr(model, "pretrained_cfg", None) or {}
     arch = reader(model, image or settings.get("input_size", (3, 224, 224))[-1])
-    counted, actual = params(arch).total, sum(p.numel() for p in model.parameters())
+    counted, actual = params(arch).total, sum(p.numel() for p in model.parameters()) - folded_away(model)
     if counted != actual:
         raise UserError(
             f"timm's {name} has {actual:,} parameters and the record read off it {counted:,}: the model has parts "
@@ -61,80 +61,22 @@ def read(model: nn.Module, name: str = "", image: int | None = None) -> Arch:
     return arch
 
 
-def _require(condition: bool, otherwise: str) -> None:
-    if not condition:
-        raise UserError(f"this timm model has {otherwise}, which manyheads does not build")
-
-
 def _common(blocks: Any, sizes: Callable[[Any], Any]) -> Any:
     """The sizes that all blocks share."""
     values = {sizes(block) for block in blocks}
-    _require(len(values) == 1, "layers that differ")
+    require(len(values) == 1, "layers that differ")
     return values.pop()
-
-
-def _act(mlp: nn.Module) -> Act:
-    act = mlp.act
-    _require(isinstance(act, nn.GELU), f"a {type(act).__name__} in its MLP")
-    return "gelu" if act.approximate == "none" else "gelu_tanh"  # type: ignore[union-attr]
-
-
-def _plain(module: Any) -> bool:
-    return isinstance(module, nn.Identity)
-
-
-def _vit(model: Any, image: int) -> Arch:
-    first = model.blocks[0]
-    _require(type(first).__name__ == "Block" and type(first.mlp).__name__ == "Mlp", "blocks of another kind")
-    _require(type(model.patch_embed).__name__ == "PatchEmbed", "another embedding of patches")
-    _require(not getattr(model, "num_reg_tokens", 0), "register tokens")
-    _require(_plain(model.norm_pre) and _plain(model.patch_embed.norm), "a norm before its blocks")
-    _require(
-        _plain(first.attn.q_norm) and _plain(getattr(first.attn, "norm", nn.Identity())), "norms inside its attention"
-    )
-    _require(_plain(getattr(first.mlp, "norm", nn.Identity())), "a norm inside its MLP")
-    _require(model.global_pool in ("token", "avg") and model.pos_embed is not None, "another pooling or no positions")
-    heads, dim, mlp = _common(model.blocks, lambda b: (b.attn.num_heads, b.attn.head_dim, b.mlp.fc1.out_features))
-    patch, tokens = model.patch_embed.proj.kernel_size[0], model.num_prefix_tokens
-    _require(model.global_pool == "token" or tokens == 0, "mean pooling beside a class token")
-    scale = getattr(first.ls1, "init_values", None)
-    arch = f.vit(
-        model.embed_dim,
-        len(model.blocks),
-        heads,
-        dim,
-        mlp,
-        image=model.patch_embed.img_size[0],
-        patch=patch,
-        channels=model.patch_embed.proj.in_channels,
-        classes=model.num_classes,
-        class_tokens=tokens,
-        class_positions=not model.no_embed_class,
-        scaled=scale,
-        eps=first.norm1.eps,
-        qkv_bias=first.attn.qkv.bias is not None,
-        family="deit" if tokens == 2 else "vit",
-    )
-    last = not _plain(model.fc_norm)
-    assert isinstance(arch.head, Classify)
-    head = replace(arch.head, norm_last=last, norm=Norm(eps=(model.fc_norm if last else model.norm).eps))
-    act = _act(first.mlp)
-
-    def with_act(residual: Residual) -> Residual:
-        return replace(residual, op=replace(residual.op, act=act)) if isinstance(residual.op, Mlp) else residual
-
-    return with_residuals(replace(arch, head=head), with_act)
 
 
 def _xcit(model: Any, image: int) -> Arch:
     heads, mlp = _common(model.blocks, lambda b: (b.attn.num_heads, b.mlp.fc1.out_features))
     width = model.embed_dim
     class_blocks = model.cls_attn_blocks
-    _require(
+    require(
         bool(len(class_blocks)) and bool(class_blocks[0].tokens_norm),
         "class attention that norms its class token alone",
     )
-    _require(model.pos_embed is not None and model.global_pool == "token", "no positions or another pooling")
+    require(model.pos_embed is not None and model.global_pool == "token", "no positions or another pooling")
     depth = len(model.blocks)
     # layer scale starts at 1 in models of 12 layers and at 1e-5 in those of 24; the module does not keep the number
     scaled = 1.0 if depth <= 12 else 1e-5
@@ -186,7 +128,7 @@ def _dims(block: Any) -> tuple[int, int, int]:
 def _volo(model: Any, image: int) -> Arch:
     stages = [part for part in model.network if isinstance(part, nn.Sequential)]
     kinds = [type(stage[0].attn).__name__ for stage in stages]
-    _require(kinds == ["OutlookAttention"] + ["Attention"] * (len(kinds) - 1), "stages in another order")
+    require(kinds == ["OutlookAttention"] + ["Attention"] * (len(kinds) - 1), "stages in another order")
     rows = [_common(stage, _dims) for stage in stages]
     widths, heads, mlps = (tuple(column) for column in zip(*rows, strict=True))
     proj = model.patch_embed.proj
@@ -209,7 +151,7 @@ def _volo(model: Any, image: int) -> Arch:
 
 def _davit(model: Any, image: int) -> Arch:
     first = model.stages[0].blocks[0]
-    _require(
+    require(
         len(first) == 2 and type(first[1].attn).__name__ == "ChannelAttention", "another order or kind of attention"
     )
     rows = [_common([layer for pair in stage.blocks for layer in pair], _dims) for stage in model.stages]
@@ -229,7 +171,7 @@ def _davit(model: Any, image: int) -> Arch:
 
 
 READERS: dict[str, Callable[[Any, int], Arch]] = {
-    "timm.models.vision_transformer.VisionTransformer": _vit,  # and its subclass, DeiT's distilled transformer
+    "timm.models.vision_transformer.VisionTransformer": read_vit,  # and its subclass, DeiT's distilled transformer
     "timm.models.xcit.Xcit": _xcit,
     "timm.models.tnt.TNT": _tnt,
     "timm.models.volo.VOLO": _volo,

@@ -10,11 +10,13 @@ from manyheads.arch import zoo
 from manyheads.spec import serialise as record
 from manyheads.spec.arch import Arch
 from manyheads.spec.errors import UserError, first_line, nearest, optional
+from manyheads.spec.field_checks import shown
 
 FORMS = (
     "a zoo name (`manyheads zoo`), paper:ROW (`manyheads audit`), a saved arch.json, hf:FOLDER or a config.json, "
     "timm:NAME or run:FOLDER"
 )
+HUB = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")  # OWNER/NAME
 # names as timm gives them: a size in full, or the patch and the image
 TIMM = re.compile(
     r"(vit|deit|xcit|tnt|volo|davit)\w*_(tiny|nano|small|medium|base|large|huge|\w*patch\d+|p\d+|\d{3})(_\w+)?(\.\w+)?"
@@ -23,6 +25,8 @@ TIMM = re.compile(
 
 def resolve(name: str) -> Arch:
     """The record that `name` stands for."""
+    if not isinstance(name, str):
+        raise UserError(f"the model is {shown(name)}; write an Arch or a name: {FORMS}")
     prefix, _, rest = name.partition(":")
     if prefix == "paper" and rest:
         return _paper(rest)
@@ -50,7 +54,9 @@ def resolve(name: str) -> Arch:
         from .read_timm import named
 
         return named(name)
-    raise UserError(f"no model is called {name!r}{nearest(name, zoo.NAMES) or ';'} Write {FORMS}")
+    close = nearest(name, zoo.NAMES)
+    hub = f"hf:{name} for a model of the Hugging Face hub, or " if HUB.fullmatch(name) else ""
+    raise UserError(f"no model is called {name!r}{close}{' Write' if close else '; write'} {hub}{FORMS}")
 
 
 def _file(path: Path) -> Arch:
@@ -61,7 +67,8 @@ def _file(path: Path) -> Arch:
 
         return record.arch_from_dict(data.get("arch")) if data["model_type"] == "manyheads" else from_config(data)
     if isinstance(data, dict) and "model_args" in data:  # written by `--emit timm`
-        return record.arch_from_dict(data["model_args"].get("arch"))
+        given = data["model_args"]
+        return record.arch_from_dict(given.get("arch") if isinstance(given, dict) else None)
     return record.arch_from_dict(data)
 
 

@@ -18,11 +18,14 @@ if TYPE_CHECKING:
     from manyheads.spec.recipe import Recipe
     from manyheads.spec.task import Task
 
+    from .dataset_path import NamedDataset
+
 
 @dataclass(frozen=True)
 class Stated:
     """What somebody wrote about a run, as the options of `manyheads train` have it; None where nothing was written.
-    `settings` are those of --set, `root` is the folder that holds datasets."""
+    `settings` are those of --set, `root` is the folder that holds datasets, `tokenizer` the one of text that `data` gives
+    as a path."""
 
     scale: str | None = None
     task: str | None = None
@@ -35,9 +38,10 @@ class Stated:
     lr: float | None = None
     settings: tuple[str, ...] = ()
     root: Path | None = None
+    tokenizer: str | None = None
 
 
-def planned(model: str, stated: Stated, weights: str | None = None) -> tuple[Arch, Task, Recipe]:
+def planned(model: str | Arch, stated: Stated, weights: str | None = None) -> tuple[Arch, Task, Recipe]:
     """The model built for its data, the task and the recipe of a new run. `weights` is the digest of those that
     fine-tuning starts from."""
     from manyheads.spec.recipe import Recipe
@@ -56,32 +60,46 @@ def planned(model: str, stated: Stated, weights: str | None = None) -> tuple[Arc
     return fitted(arch, task), task, recipe
 
 
-def is_arm(model: str) -> bool:
+def is_arm(model: str | Arch) -> bool:
     """Whether `model` is EXPERIMENT:ARM."""
+    if not isinstance(model, str):
+        return False
     from manyheads.experiments.registry import EXPERIMENTS
 
     experiment, _, arm = model.partition(":")
     return experiment in EXPERIMENTS and bool(arm)
 
 
-def _start(model: str, stated: Stated) -> tuple[Arch, dict[str, Any], dict[str, Any]]:
+def _start(model: str | Arch, stated: Stated) -> tuple[Arch, dict[str, Any], dict[str, Any]]:
     """Architecture, task and recipe before any single field is changed. An arm of an experiment, EXPERIMENT:ARM, brings
     all three; another model has the named recipe, and the task that is named or that its record can do."""
-    experiment, _, arm = model.partition(":")
-    task, data, recipe = stated.task, stated.data, stated.recipe
-    if is_arm(model):
+    task, recipe = stated.task, stated.recipe
+    if isinstance(model, str) and is_arm(model):
+        experiment, _, arm = model.partition(":")
         arch, chosen, fields = _arm(experiment, arm, stated.scale)
         if task is not None:
             chosen = named_task(task)
         if recipe is not None:
             fields = _named_recipe(recipe)
-        return arch, chosen | ({} if data is None else {"data": data}), fields
+        named = _dataset(stated, "", arch)
+        return arch, chosen | ({} if named is None else {"data": named.name} | named.fields), fields
     if stated.scale is not None:
         raise UserError(f"--scale {stated.scale} belongs to an arm of an experiment, such as fig3:L8_h16; leave it out")
     from .resolve import resolve
 
-    arch = resolve(model)
-    return arch, start_task(arch, task, data, recipe), {} if recipe is None else _named_recipe(recipe)
+    arch = resolve(model) if isinstance(model, str) else model
+    named = _dataset(stated, model if isinstance(model, str) else "", arch)
+    chosen = start_task(arch, task, None if named is None else named.name, recipe)
+    return arch, chosen | ({} if named is None else named.fields), {} if recipe is None else _named_recipe(recipe)
+
+
+def _dataset(stated: Stated, model: str, arch: Arch) -> NamedDataset | None:
+    """The dataset that is stated, by name or by path."""
+    from .dataset_path import named_dataset
+
+    if stated.data is None:
+        return None
+    return named_dataset(stated.data, stated.root, stated.tokenizer, model, arch)
 
 
 def _arm(experiment: str, arm: str, scale: str | None) -> tuple[Arch, dict[str, Any], dict[str, Any]]:

@@ -14,6 +14,7 @@ from manyheads.nn.positions import PositionTable
 from manyheads.nn.residual import NORMS, Branch, UnitNorm
 from manyheads.spec.arch import Arch
 from manyheads.spec.errors import UserError, first_line
+from manyheads.spec.field_checks import between
 from manyheads.spec.recipe import Rates
 
 # Family -> (file, class). The file is imported when the family is asked for, so that one model costs one import.
@@ -29,6 +30,9 @@ MODELS: dict[str, tuple[str, str]] = {
     "bert": ("bert", "Bert"),
     "gpt2": ("gpt2", "GPT2"),
     "llama": ("llama", "Llama"),
+    "gemma": ("llama", "Llama"),
+    "gpt_neox": ("llama", "Llama"),
+    "opt": ("gpt2", "OPT"),
     "nystromformer": ("nystromformer", "Nystromformer"),
     "nearest_neighbor": ("nearest_neighbor", "NearestNeighborEncoder"),
     "stack": ("nearest_neighbor", "NearestNeighborEncoder"),  # the layers read off a user's own module
@@ -52,6 +56,8 @@ def build(
     On the meta device nothing is allocated; `materialise` fills such a module later. With `seed`, the weights depend on
     it alone and the global random state is left as it was."""
     _check_size(arch)
+    if seed is not None:
+        between("seed", seed, 0, 2**63 - 1, whole=True)
     with torch.device("meta"):
         model = model_class(arch)(arch, rates)
     target = torch.device(device) if device is not None else torch.get_default_device()

@@ -85,7 +85,7 @@ def positions(arch: Arch) -> int:
         raise UserError(
             f"a {arch.family} model with a {type(arch.head).__name__} head writes no text; take gpt2 or llama"
         )
-    return arch.embed.positions or arch.stages[0].tokens
+    return arch.embed.places or arch.stages[0].tokens
 
 
 @torch.no_grad()

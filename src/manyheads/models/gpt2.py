@@ -1,5 +1,5 @@
 """GPT-2 in two dialects: OpenAI's (2019: tied head, GELU, biases everywhere) and the TinyStories one (an untied head
-with a bias, ReLU, no bias on queries, keys and values)."""
+with a bias, ReLU, no bias on queries, keys and values). OPT and other decoders with learned positions are like it."""
 
 from __future__ import annotations
 
@@ -81,3 +81,13 @@ class GPT2(nn.Module):
             for block in self.blocks:
                 for out in (block.attention.op.out, block.mlp.op.out):
                     nn.init.normal_(out.weight, std=0.02 / (2 * len(self.blocks)) ** 0.5)
+
+
+class OPT(GPT2):
+    """OPT (2205.01068): a GPT-2 by another record, with another start. Nothing is scaled by depth, and the embedding has
+    no dropout."""
+
+    def __init__(self, arch: Arch, rates: Rates = Rates()) -> None:
+        super().__init__(arch, rates)
+        self.openai = False
+        self.drop = nn.Dropout(0.0)

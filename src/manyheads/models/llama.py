@@ -1,5 +1,7 @@
-"""Llama (2302.13971, 2407.21783) and models built like it, such as Qwen3 (2505.09388): rotary positions, RMS norm, a
-gated MLP, grouped queries and, where the record says so, norms of queries and keys."""
+"""Llama (2302.13971, 2407.21783) and the decoders built like it, such as Mistral, Qwen, Gemma and GPT-NeoX.
+
+Their positions are rotary, and enter in the attention alone. In what they differ, the record says: norms and where they
+stand, gated or plain MLPs, grouped queries, windows, and what is multiplied by a number or capped."""
 
 from __future__ import annotations
 
@@ -20,7 +22,7 @@ from .build import embeddings, linears
 
 
 class Llama(nn.Module):
-    """Tokens, blocks, the next token. Positions enter only in the attention."""
+    """Tokens, blocks, the next token. Positions enter only in the attention, and in some layers not even there."""
 
     def __init__(self, arch: Arch, rates: Rates = Rates()) -> None:
         super().__init__()
@@ -32,9 +34,9 @@ class Llama(nn.Module):
         self.drop = nn.Dropout(rates.dropout)
         self.blocks = blocks(arch, rates)
         kinds = [rotary_of(layer) for _, layer in all_layers(arch)]
-        turns = list(dict.fromkeys(kinds))  # layers of one head_dim share one table
+        turns = list(dict.fromkeys(kind for kind in kinds if kind is not None))  # layers alike share one table
         self.rotary = nn.ModuleList(Rotary(rope, head_dim, tokens) for rope, head_dim in turns)
-        self.turns = [turns.index(kind) for kind in kinds]
+        self.turns = [None if kind is None else turns.index(kind) for kind in kinds]
         self.head = LmHead(width, arch.embed.vocab, arch.head)
 
     def features(
@@ -55,7 +57,7 @@ class Llama(nn.Module):
         keys = key_mask(mask, ids)
         tables = [rotary(0, ids.shape[1]) if places is None else rotary.at(places) for rotary in self.rotary]
         for block, i in zip(self.blocks, self.turns, strict=True):
-            x = block(x, keys, tables[i])
+            x = block(x, keys, None if i is None else tables[i])
         return x
 
     def continued(self, ids: Ids, cache: Cache, places: Tensor | None = None) -> Float[Tensor, "batch tokens width"]:
@@ -64,7 +66,7 @@ class Llama(nn.Module):
         places = cache.places(ids) if places is None else places
         tables = [rotary.at(places) for rotary in self.rotary]
         for block, i, kept in zip(self.blocks, self.turns, cache.layers, strict=True):
-            x = block(x, None, tables[i], kept)
+            x = block(x, None, None if i is None else tables[i], kept)
         return x
 
     def forward(
@@ -85,10 +87,9 @@ class Llama(nn.Module):
         embeddings(self, std=0.02)
 
 
-def rotary_of(layer: Layer) -> tuple[Rope | RopeLlama3, int]:
-    """The rotary positions of a layer's attention, and the head_dim they turn."""
+def rotary_of(layer: Layer) -> tuple[Rope | RopeLlama3, int] | None:
+    """The rotary positions of a layer's attention and the head_dim they turn, or None for a layer without positions."""
     op = layer[0].op
     assert isinstance(op, Attention)
     assert isinstance(op.mix, Softmax)
-    assert op.mix.rope is not None, "a Llama has rotary positions"
-    return op.mix.rope, op.head_dim
+    return None if op.mix.rope is None else (op.mix.rope, op.head_dim)

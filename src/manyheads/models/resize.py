@@ -46,10 +46,10 @@ def tables(arch: Arch) -> Iterator[tuple[str, int, int]]:
     """Each table of learned positions: its name, how many rows belong to class tokens, how many rows it has."""
     tokens = arch.stages[0].tokens
     match arch.embed:
-        case Patch(class_positions=True, class_tokens=front):
-            yield "embed.positions", front, tokens
-        case Patch(class_tokens=front):
-            yield "embed.positions", 0, tokens - front
+        case Patch(class_positions=True, class_tokens=front, registers=registers):
+            yield "embed.positions", front, tokens - registers
+        case Patch(prefix=prefix):
+            yield "embed.positions", 0, tokens - prefix
         case Pixel():
             yield "embed.positions", 1, tokens
     for i, stage in enumerate(arch.stages):

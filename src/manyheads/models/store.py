@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from manyheads.spec import serialise as record
 from manyheads.spec.arch import Arch
 from manyheads.spec.errors import UserError
-from manyheads.spec.files import unwritten, writing
+from manyheads.spec.files import open_file, unwritten, writing
 from manyheads.spec.recipe import Rates
 
 from .build import build, materialise
@@ -68,8 +68,20 @@ def load(
 def read_weights(path: Path | str) -> dict[str, Tensor]:
     """The tensors of a safetensors file. A missing, truncated or foreign file raises a `UserError`."""
     try:
+        open_file(path).close()  # refuses a pipe, for which safetensors would wait
         with safe_open(path, framework="pt") as file:
             return {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (it is no mapping)
+    except FileNotFoundError:
+        raise UserError(f"{path} does not exist") from None
+    except (SafetensorError, OSError, ValueError) as error:
+        raise UserError(f"{path} is damaged or no safetensors file: {error}") from None
+
+
+def read_shapes(path: Path | str) -> dict[str, tuple[int, ...]]:
+    """The shape of each tensor of a safetensors file, from the beginning of the file alone."""
+    try:
+        with safe_open(path, framework="pt") as file:
+            return {name: tuple(file.get_slice(name).get_shape()) for name in file.keys()}  # noqa: SIM118 (no mapping)
     except FileNotFoundError:
         raise UserError(f"{path} does not exist") from None
     except (SafetensorError, OSError, ValueError) as error:

@@ -19,6 +19,8 @@ from manyheads.spec.recipe import Rates
 
 from .build import linears, truncated
 
+torch.fx.wrap("check_image")  # torch.fx calls it whole, since it decides by the sizes of its tensors
+
 Pixels = Float[Tensor, "batch_and_patches pixels pixel_width"]
 Patches = Float[Tensor, "batch tokens width"]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import torch
 from jaxtyping import Float, Shaped
 from torch import Tensor, nn
 
@@ -13,6 +14,8 @@ from .cache import Kept
 from .positions import turn
 from .residual import make_norm
 from .sdpa import attend
+
+torch.fx.wrap("attend")  # torch.fx calls it whole, since it decides by the sizes of its tensors
 
 
 class QkvAttention(Part):
@@ -30,8 +33,9 @@ class QkvAttention(Part):
         self.fused = True
         self.rate = rates.attention
         self.qkv = nn.Linear(width, spec.inner + 2 * spec.kv_inner, bias=spec.qkv_bias)
-        self.q_norm = make_norm(spec.qk_norm, spec.head_dim)
-        self.k_norm = make_norm(spec.qk_norm, spec.head_dim)
+        self.whole = spec.qk_norm_over == "inner"
+        self.q_norm = make_norm(spec.qk_norm, spec.inner if self.whole else spec.head_dim)
+        self.k_norm = make_norm(spec.qk_norm, spec.kv_inner if self.whole else spec.head_dim)
         self.out = nn.Linear(spec.inner, width, bias=spec.out_bias)
         self.drop = nn.Dropout(rates.dropout)
 
@@ -51,7 +55,7 @@ class QkvAttention(Part):
 
 
 class SoftmaxAttention(QkvAttention):
-    """out([softmax(q_h k_h^T / sqrt(head_dim)) v_h for every head h, side by side]).
+    """out([softmax(q_h k_h^T * scale) v_h for every head h, side by side]); the rest as `Softmax` in the record says.
 
     `flex` computes by PyTorch's flex_attention; without `fused`, maps are added to `maps` where that is a list."""
 
@@ -61,6 +65,7 @@ class SoftmaxAttention(QkvAttention):
     def __init__(self, width: int, spec: Attention, rates: Rates = Rates()) -> None:
         super().__init__(width, spec, rates)
         assert isinstance(spec.mix, Softmax)
+        self.mix = spec.mix
         self.causal = spec.mix.causal
 
     def forward(
@@ -71,12 +76,17 @@ class SoftmaxAttention(QkvAttention):
         kept: Kept | None = None,
     ) -> Float[Tensor, "batch tokens width"]:
         """`mask` says which keys may be seen, and broadcasts to batch x heads x tokens x keys: with one row for all
-        queries a causal attention adds its triangle, a mask with a row for each query says everything. `rotary` holds
-        the cosines and sines of these tokens' positions; `kept` the keys and values of the tokens before them."""
+        queries a causal attention adds its triangle, a mask with a row for each query says everything but the window.
+        `rotary` holds the cosines and sines of these tokens' positions; `kept` the keys and values of the tokens before
+        them."""
         spec = self.spec
-        qkv = self.qkv(x).split((spec.inner, spec.kv_inner, spec.kv_inner), dim=-1)
-        q, k, v = (part.unflatten(-1, (-1, spec.head_dim)) for part in qkv)
-        q, k, v = (part.transpose(1, 2) for part in (*self.normed(q, k), v))  # batch, heads, tokens, head_dim
+        q, k, v = self.qkv(x).split((spec.inner, spec.kv_inner, spec.kv_inner), dim=-1)
+        if self.whole:
+            q, k = self.normed(q, k)
+        q, k, v = (part.unflatten(-1, (-1, spec.head_dim)) for part in (q, k, v))
+        if not self.whole:
+            q, k = self.normed(q, k)
+        q, k, v = (part.transpose(1, 2) for part in (q, k, v))  # batch, heads, tokens, head_dim
         if rotary is not None:
             q, k = turn(q, rotary), turn(k, rotary)
         q, k = q.to(v.dtype), k.to(v.dtype)
@@ -87,11 +97,14 @@ class SoftmaxAttention(QkvAttention):
             heads = kept.attend(q, k, v, self)
         return self.project(heads.transpose(1, 2).flatten(2))
 
-    def attend(self, q: Tensor, k: Tensor, v: Tensor, *, causal: bool, mask: Tensor | None) -> Tensor:
-        """`sdpa.attend` with this attention's dropout, computed as it is set to be."""
+    def attend(
+        self, q: Tensor, k: Tensor, v: Tensor, *, causal: bool, mask: Tensor | None, before: int | None = None
+    ) -> Tensor:
+        """`sdpa.attend` with this attention's dropout, scale, window and cap, computed as it is set to be."""
         rate = self.rate if self.training else 0.0
+        mix = {"scale": self.mix.scale, "window": self.mix.window, "cap": self.mix.cap, "before": before}
         if self.flex:
             from .flex_kernel import flex
 
-            return flex(q, k, v, causal=causal, mask=mask, dropout=rate)
-        return attend(q, k, v, causal=causal, mask=mask, dropout=rate, fused=self.fused, maps=self.maps)
+            return flex(q, k, v, causal=causal, mask=mask, dropout=rate, **mix)
+        return attend(q, k, v, causal=causal, mask=mask, dropout=rate, fused=self.fused, maps=self.maps, **mix)

@@ -17,6 +17,8 @@ from .block import Block, branches
 from .convolution import as_image, as_tokens
 from .sdpa import attend
 
+torch.fx.wrap("attend")  # torch.fx calls it whole, since it decides by the sizes of its tensors
+
 
 class CrossCovarianceAttention(QkvAttention):
     """XCiT's attention (2106.09681): channels, not tokens, attend to each other.

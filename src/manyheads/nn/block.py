@@ -61,7 +61,14 @@ class TransformerBlock(Block):
         self.attention, self.mlp = branches(width, layer, rates, path, mixer=mixer, twice=twice)
 
     def forward(self, x: Float[Tensor, "batch tokens width"], *args: Any) -> Float[Tensor, "batch tokens width"]:
-        return self.mlp(self.attention(x, *args))
+        match self.mlp.spec.reads:
+            case "stream":
+                return self.mlp(self.attention(x, *args))
+            case "layer":
+                return self.attention(x, *args) + self.mlp.change(self.mlp.norm(x))
+            case "normed":
+                y = self.attention.norm(x)
+                return x + self.attention.change(y, *args) + self.mlp.change(y)
 
 
 def all_layers(arch: Arch) -> list[tuple[int, Layer]]:

@@ -3,12 +3,16 @@ and is written in place, so that a CUDA graph can replay a step."""
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
-from torch.nn import functional
 
 from .sdpa import attend
+
+if TYPE_CHECKING:
+    from .attention import SoftmaxAttention
 
 
 class Kept:
@@ -23,10 +27,10 @@ class Kept:
         q: Float[Tensor, "batch heads tokens head_dim"],
         k: Float[Tensor, "batch kv_heads tokens head_dim"],
         v: Float[Tensor, "batch kv_heads tokens head_dim"],
-        attention: object = None,
+        attention: SoftmaxAttention,
     ) -> Float[Tensor, "batch heads tokens head_dim"]:
-        """Store these tokens' keys and values, and let each token attend to all tokens up to itself. The `attention`
-        that asks is of no account here."""
+        """Store these tokens' keys and values, and let each token attend to the tokens up to itself that the window of
+        `attention` holds. Tokens that have left it stay in memory."""
         cache = self.cache
         if self.keys.numel() == 0:
             batch, kv_heads, _, head_dim = v.shape
@@ -34,17 +38,19 @@ class Kept:
         places = cache.at + cache.steps[: q.shape[2]]
         self.keys.index_copy_(2, places, k)
         self.values.index_copy_(2, places, v)
+        mix = attention.mix
+        scores = {"scale": mix.scale, "cap": mix.cap}
         if cache.length == 0:
-            return attend(q, k, v, causal=True)
+            return attend(q, k, v, causal=True, window=mix.window, **scores)
         seen = cache.steps <= places[:, None]  # tokens x room
+        if mix.window is not None:
+            seen &= cache.steps > places[:, None] - mix.window
         groups = q.shape[1] // k.shape[1]
         if groups == 1:
-            return functional.scaled_dot_product_attention(q, self.keys, self.values, attn_mask=seen)
+            return attend(q, self.keys, self.values, mask=seen, **scores)
         # Queries that share keys are stacked, so that no keys are repeated.
         stacked = q.unflatten(1, (-1, groups)).flatten(2, 3)
-        heads = functional.scaled_dot_product_attention(
-            stacked, self.keys, self.values, attn_mask=seen.repeat(groups, 1)
-        )
+        heads = attend(stacked, self.keys, self.values, mask=seen.repeat(groups, 1), **scores)
         return heads.unflatten(2, (groups, -1)).flatten(1, 2)
 
 

@@ -19,6 +19,8 @@ from .inputs import check_image
 from .positions import FourierPositions
 from .residual import ACTS, make_norm
 
+torch.fx.wrap("check_image")  # torch.fx calls it whole, since it decides by the sizes of its tensors
+
 
 def as_image(x: Float[Tensor, "batch tokens width"], grid: int) -> Float[Tensor, "batch width grid grid"]:
     """Tokens of a square grid, row by row, as an image."""

@@ -6,12 +6,13 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from manyheads.spec.parts import Classify, Lm, Masked, Norm, Pair
+from manyheads.spec.errors import UserError
+from manyheads.spec.parts import Classify, Features, Lm, Masked, Norm, Pair, Pooler
 from manyheads.spec.recipe import Rates
 
 from . import Part
 from .inputs import check_chosen
-from .loss import vocabulary_loss
+from .loss import logits_loss, vocabulary_loss
 from .residual import ACTS, make_norm
 
 
@@ -39,12 +40,23 @@ class ClassifyHead(Part):
         """Logits of the classes: batch x classes, or 2 x batch x classes from a distilled model in training."""
         if self.spec.pool == "class" and self.aux is None:
             x = x[:, :2]  # a norm works token by token, and only these two may be read
-        x = x if self.spec.norm_last else self.norm(x)
+        return self.logits(self.normed(x), mask)
+
+    def normed(self, x: Float[Tensor, "batch tokens width"]) -> Float[Tensor, "batch tokens width"]:
+        """The tokens as they are pooled: after the norm, unless that comes after pooling."""
+        return x if self.spec.norm_last else self.norm(x)
+
+    def pooled(
+        self, x: Float[Tensor, "batch tokens width"], mask: Tensor | None = None
+    ) -> Float[Tensor, "batch inputs"]:
+        """The classifier's input, from tokens that `normed` returned."""
         pooled = self.pool(x, mask)
         pooled = self.norm(pooled) if self.spec.norm_last else pooled
-        if self.hidden is not None:
-            pooled = ACTS[self.spec.act](self.hidden(pooled))
-        logits = self.out(self.drop(pooled))
+        return pooled if self.hidden is None else ACTS[self.spec.act](self.hidden(pooled))
+
+    def logits(self, x: Float[Tensor, "batch tokens width"], mask: Tensor | None = None) -> Tensor:
+        """What `forward` returns, from tokens that `normed` returned."""
+        logits = self.out(self.drop(self.pooled(x, mask)))
         if self.distill is not None:
             second = self.distill(x[:, 1])
             return torch.stack((logits, second)) if self.training else (logits + second) / 2
@@ -63,7 +75,9 @@ def mean(x: Float[Tensor, "batch tokens width"], mask: Tensor | None) -> Float[T
 
 
 class LmHead(Part):
-    """Norm and logits over the vocabulary. A tied head uses the embedding's matrix, which each call hands in."""
+    """Norm and logits over the vocabulary. A tied head uses the embedding's matrix, which each call hands in.
+
+    Where the record caps logits, a loss needs the logits of all tokens at once."""
 
     group = "head"
 
@@ -81,7 +95,14 @@ class LmHead(Part):
     def forward(self, x: Float[Tensor, "... width"], table: Tensor, targets: Tensor | None = None) -> Tensor:
         """Logits over the vocabulary, or the loss of `targets`; `table` is the embedding's matrix, which an untied head
         does not use."""
-        return over_vocabulary(self.last(x), table if self.weight is None else self.weight, self.bias, targets)
+        table = table if self.weight is None else self.weight
+        x, bias, scale, cap = self.last(x), self.bias, self.spec.scale, self.spec.cap
+        if scale != 1.0:
+            x, bias = x * scale, None if bias is None else bias * scale
+        if cap is None:
+            return over_vocabulary(x, table, bias, targets)
+        logits = (over_vocabulary(x, table, bias, None) / cap).tanh() * cap
+        return logits if targets is None else logits_loss(logits, targets)
 
 
 class MaskedHead(Part):
@@ -129,6 +150,50 @@ def pick(
     """The tokens at the chosen positions, the same number in every sequence (sparse prediction)."""
     check_chosen(at, *x.shape[:2])
     return x.take_along_dim(at.long()[..., None], dim=1)
+
+
+class VectorPooler(Part):
+    """act(out(norm(token))) of the class token or of the last one; what the record leaves out is left out."""
+
+    group = "head"
+
+    def __init__(self, width: int, spec: Pooler) -> None:
+        super().__init__()
+        self.spec = spec
+        self.norm = make_norm(spec.norm, width)
+        self.out = None if spec.out is None else nn.Linear(width, spec.out, bias=spec.bias)
+
+    def forward(self, x: Float[Tensor, "batch tokens width"]) -> Float[Tensor, "batch out"]:
+        """The vector of each sample."""
+        pooled = self.norm(x[:, 0 if self.spec.pool == "class" else -1])
+        pooled = pooled if self.out is None else self.out(pooled)
+        return pooled if self.spec.act is None else ACTS[self.spec.act](pooled)
+
+
+class FeaturesHead(Part):
+    """The tokens after a norm, without a prediction."""
+
+    group = "head"
+
+    def __init__(self, width: int, spec: Features) -> None:
+        super().__init__()
+        self.spec = spec
+        self.norm = make_norm(spec.norm, width)
+        self.pooler = None if spec.pooler is None else VectorPooler(width, spec.pooler)
+
+    def forward(
+        self, x: Float[Tensor, "batch tokens width"], mask: Tensor | None = None
+    ) -> Float[Tensor, "batch tokens width"]:
+        """The tokens after the norm."""
+        return self.norm(x)
+
+    def pooled(self, x: Float[Tensor, "batch tokens width"]) -> Float[Tensor, "batch out"]:
+        """One vector a sample, made of the tokens that `forward` returned."""
+        if self.pooler is None:
+            raise UserError(
+                "this record's head has no pooler: take the tokens, or their mean, as the vector of a sample"
+            )
+        return self.pooler(x)
 
 
 class PairHead(Part):

@@ -44,6 +44,14 @@ def vocabulary_loss(
         return _Loss.apply(flat.to(dtype), table, bias, targets.flatten(), dtype, rows)
 
 
+def logits_loss(logits: Float[Tensor, "... vocab"], targets: Int[Tensor, ...]) -> Float[Tensor, ""]:
+    """The same loss from logits that exist already."""
+    check_targets(targets, logits, logits.shape[-1])
+    wide = logits.flatten(0, -2).to(torch.promote_types(logits.dtype, torch.float32))
+    total = F.cross_entropy(wide, targets.flatten().long(), ignore_index=IGNORED, reduction="sum")
+    return total / (targets != IGNORED).sum().clamp_min(1)
+
+
 def block_rows(rows: int, vocab: int, kind: str) -> int:
     """How many rows of logits exist at once: blocks are equal, and as few as BLOCK allows."""
     blocks = -(-rows * vocab // BLOCK.get(kind, BLOCK["cpu"])) or 1

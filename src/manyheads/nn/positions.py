@@ -10,6 +10,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
+from manyheads.spec.mixing import turned
 from manyheads.spec.parts import Rope, RopeLlama3
 
 from . import Part
@@ -44,12 +45,13 @@ class PositionTable(Part):
 
 
 def frequencies(rope: Rope | RopeLlama3, head_dim: int) -> Float[Tensor, " pairs"]:
-    """Radians per token of each pair of channels. Llama 3 slows the long waves by `factor`, leaves the short ones and
-    blends in between."""
-    steps = torch.arange(0, head_dim, 2, dtype=torch.float64) / head_dim
+    """Radians per token of each pair of channels that turns. Llama 3 slows the long waves by `factor`, leaves the short
+    ones and blends in between."""
+    channels = turned(rope, head_dim)
+    steps = torch.arange(0, channels, 2, dtype=torch.float64) / channels
     turn = 1.0 / rope.theta**steps
     if isinstance(rope, Rope):
-        return turn
+        return turn / rope.stretch
     wave = 2 * math.pi / turn
     blend = (rope.trained / wave - rope.low) / (rope.high - rope.low)
     smooth = (1 - blend) * turn / rope.factor + blend * turn
@@ -61,17 +63,17 @@ class Rotary(PositionTable):
     """Cosines and sines for positions 0..length-1."""
 
     def __init__(self, rope: Rope | RopeLlama3, head_dim: int, length: int) -> None:
-        super().__init__(length, 2, head_dim)
+        super().__init__(length, 2, turned(rope, head_dim))
         self.rope, self.head_dim, self.length = rope, head_dim, length
         self.reset()
 
-    def rows(self) -> Float[Tensor, "length 2 head_dim"]:
-        """Each pair's angle stands twice: for channel i and for channel i + head_dim/2."""
+    def rows(self) -> Float[Tensor, "length 2 turned"]:
+        """Each pair's angle stands twice: for channel i and for channel i + turned/2."""
         positions = torch.arange(self.length, dtype=torch.float64)
         angles = torch.outer(positions, frequencies(self.rope, self.head_dim)).repeat(1, 2)
         return torch.stack((angles.cos(), angles.sin()), dim=1)
 
-    def forward(self, start: int, tokens: int) -> Float[Tensor, "tokens 2 head_dim"]:
+    def forward(self, start: int, tokens: int) -> Float[Tensor, "tokens 2 turned"]:
         """Cosines and sines of `tokens` positions from `start` on."""
         return self.table[start : start + tokens]
 
@@ -80,9 +82,13 @@ class Rotary(PositionTable):
         return self.table[places] if places.ndim == 1 else self.table[places][:, None]
 
 
-def turn(x: Float[Tensor, "batch heads tokens head_dim"], table: Float[Tensor, "*rows tokens 2 head_dim"]) -> Tensor:
-    """Rotate channel i and channel i + head_dim/2 together, as Llama's code pairs them."""
+def turn(x: Float[Tensor, "batch heads tokens head_dim"], table: Float[Tensor, "*rows tokens 2 turned"]) -> Tensor:
+    """Rotate channel i and channel i + turned/2 together, as Llama's code pairs them. Channels beyond those of the table
+    stay as they are."""
     cos, sin = table.to(x.dtype).unbind(-2)
+    turned = cos.shape[-1]
+    if turned < x.shape[-1]:
+        return torch.cat((turn(x[..., :turned], table), x[..., turned:]), dim=-1)
     first, second = x.chunk(2, dim=-1)
     return x * cos + torch.cat((-second, first), dim=-1) * sin
 

@@ -21,10 +21,22 @@ def gelu_tanh(x: Tensor) -> Tensor:
     return F.gelu(x, approximate="tanh")
 
 
+def quick_gelu(x: Tensor) -> Tensor:
+    """x sigmoid(1.702 x), CLIP's approximation of GELU, written with SiLU, which keeps one tensor less for backward."""
+    return F.silu(1.702 * x) / 1.702
+
+
+def relu_squared(x: Tensor) -> Tensor:
+    """The square of ReLU."""
+    return F.relu(x).square()
+
+
 ACTS: dict[Act, Callable[[Tensor], Tensor]] = {
     "gelu": F.gelu,
     "gelu_tanh": gelu_tanh,
+    "quick_gelu": quick_gelu,
     "relu": F.relu,
+    "relu_squared": relu_squared,
     "silu": F.silu,
     "tanh": torch.tanh,
 }
@@ -52,6 +64,33 @@ class RmsNorm(nn.RMSNorm):
         return super().forward(x.to(self.weight.dtype))
 
 
+class RmsNormPlusOne(nn.RMSNorm):
+    """RMS norm times 1 + weight, in float32 at least: added to 1, a half-precision weight would lose its digits."""
+
+    def reset_parameters(self) -> None:
+        """A factor of 1."""
+        nn.init.zeros_(self.weight)
+
+    def forward(self, x: Tensor) -> Tensor:
+        wide = torch.promote_types(self.weight.dtype, torch.float32)
+        y = F.rms_norm(x.to(wide), self.normalized_shape, 1 + self.weight.to(wide), self.eps)
+        return y.to(self.weight.dtype)
+
+
+class LayerNormPlusOne(nn.LayerNorm):
+    """Layer norm times 1 + weight, plus bias."""
+
+    def reset_parameters(self) -> None:
+        """A factor of 1 and a bias of 0."""
+        nn.init.zeros_(self.weight)
+        nn.init.zeros_(self.bias)
+
+    def forward(self, x: Tensor) -> Tensor:
+        wide = torch.promote_types(self.weight.dtype, torch.float32)
+        weight, bias = 1 + self.weight.to(wide), self.bias.to(wide)
+        return F.layer_norm(x.to(wide), self.normalized_shape, weight, bias, self.eps).to(self.weight.dtype)
+
+
 NORMS = (nn.LayerNorm, nn.RMSNorm, nn.BatchNorm2d, UnitNorm)
 
 
@@ -68,6 +107,14 @@ def make_norm(norm: Norm | None, width: int) -> nn.Module:
             return nn.BatchNorm2d(width, eps=norm.eps)
         case "unit":
             return UnitNorm(norm.eps)
+        case "layer_no_bias":
+            return nn.LayerNorm(width, eps=norm.eps, bias=False)
+        case "layer_plain":
+            return nn.LayerNorm(width, eps=norm.eps, elementwise_affine=False)
+        case "layer_plus_one":
+            return LayerNormPlusOne(width, eps=norm.eps)
+        case "rms_plus_one":
+            return RmsNormPlusOne(width, eps=norm.eps)
 
 
 class MlpBlock(Part):
@@ -117,8 +164,8 @@ def rising(rate: float, layers: int) -> list[float]:
 
 
 class Branch(Part):
-    """x + drop_path(scale * op(norm(x))) for a pre-norm branch, norm(x + drop_path(scale * op(x))) for a post-norm
-    one."""
+    """x + change(norm(x)) for a pre-norm branch, norm(x + change(x)) for a post-norm one; change(y) is
+    drop_path(scale * times * after(op(y)))."""
 
     group = "norm"  # of the layer scale, the only parameter it owns itself
 
@@ -127,6 +174,7 @@ class Branch(Part):
         self.spec = spec
         self.norm = make_norm(spec.norm, width)
         self.op = op
+        self.after = make_norm(spec.after, width)
         self.path = DropPath(path)
         self.scale = None if spec.scaled is None else nn.Parameter(torch.full((width,), float(spec.scaled)))
 
@@ -136,5 +184,10 @@ class Branch(Part):
 
     def forward(self, x: Tensor, *args: Any, **kwargs: Any) -> Tensor:
         post = self.spec.place == "post"
-        x = x + self.path(self.scaled(self.op(x if post else self.norm(x), *args, **kwargs)))
+        x = x + self.change(x if post else self.norm(x), *args, **kwargs)
         return self.norm(x) if post else x
+
+    def change(self, y: Tensor, *args: Any, **kwargs: Any) -> Tensor:
+        """What the branch adds to the residual stream. `y` is what its operation reads."""
+        added = self.after(self.op(y, *args, **kwargs))
+        return self.path(self.scaled(added if self.spec.times == 1.0 else added * self.spec.times))

@@ -48,18 +48,29 @@ def attend(
     scale: float | None = None,
     fused: bool = True,
     maps: list[Tensor] | None = None,
+    window: int | None = None,
+    cap: float | None = None,
+    before: int | None = None,
 ) -> Float[Tensor, "batch heads tokens head_dim"]:
     """softmax(q k^T * scale) v; scale defaults to 1/sqrt(head_dim). `mask` is boolean, True where a key may be seen, or
     a number to add to each score.
 
     `causal`: the queries are the last of the keys' positions, and each sees the keys up to its own; the mask is then
-    boolean. `fused=False` materialises the attention map, as the audits of memory need it, and adds it to `maps`."""
+    boolean. With `window`, each sees the last so many of those alone; the queries come after `before` keys, by default
+    as the last ones. With `cap`, a score s becomes cap tanh(s / cap). `fused=False` materialises the attention map, as
+    the audits of memory need it, and adds it to `maps`; so does `cap`, for which no fused kernel is built."""
     tokens, keys = q.shape[-2], k.shape[-2]
-    if causal and (mask is not None or tokens != keys):  # the kernels' own triangle takes no mask and is square
-        causal = False
-        if tokens > 1:  # a single query is the last and sees every key
-            mask = triangle(tokens, keys, mask, q.device)
-    grouped = k.shape[1] != q.shape[1]
+    before = keys - tokens if before is None else before
+    if window is not None and before + tokens <= window:
+        window = None  # nothing is out of reach
+    if causal and (mask is not None or tokens != keys or window is not None):
+        causal = False  # the kernels' own triangle takes no mask and is square
+        if tokens > 1 or window is not None:  # a single query is the last and sees every key
+            mask = triangle(tokens, keys, mask, q.device, window)
+    elif window is not None:
+        mask = within(window, before, tokens, keys, mask, q.device)
+    fused = fused and cap is None
+    grouped = bool(k.shape[1] != q.shape[1])  # of tensors, where torch.jit.trace counts
     if grouped and (mask is not None or not fused):  # no fused kernel takes both shared keys and a mask
         k, v = (t.repeat_interleave(q.shape[1] // t.shape[1], dim=1) for t in (k, v))
         grouped = False
@@ -77,6 +88,8 @@ def attend(
             q, k, v, attn_mask=mask, dropout_p=dropout, is_causal=causal, scale=scale, enable_gqa=grouped
         )
     scores = (q * (q.shape[-1] ** -0.5 if scale is None else scale)) @ k.transpose(-2, -1)
+    if cap is not None:
+        scores = cap * (scores / cap).tanh()
     if causal:
         mask = triangle(tokens, keys, None, q.device)
     if mask is not None:
@@ -87,9 +100,21 @@ def attend(
     return weights @ v
 
 
-def triangle(tokens: int, keys: int, mask: Tensor | None, device: torch.device) -> Tensor:
-    """Which keys each of the last `tokens` positions sees: those up to its own that `mask` lets through.
+def triangle(tokens: int, keys: int, mask: Tensor | None, device: torch.device, window: int | None = None) -> Tensor:
+    """Which keys each of the last `tokens` positions sees: those up to its own, and not before its window, that `mask`
+    lets through.
 
     Padding sees itself, so that no row is empty and none becomes NaN."""
     seen = torch.ones(tokens, keys, dtype=torch.bool, device=device).tril(keys - tokens)
+    if window is not None:
+        seen = seen.triu(keys - tokens - window + 1)
     return seen if mask is None else (mask | seen.triu(keys - tokens)) & seen
+
+
+def within(window: int, before: int, tokens: int, keys: int, mask: Tensor | None, device: torch.device) -> Tensor:
+    """`mask`, which says what each query sees, without the keys that lie before a query's window. The queries come after
+    `before` keys."""
+    seen = torch.ones(tokens, keys, dtype=torch.bool, device=device).triu(before - window + 1)
+    if mask is None:
+        return seen
+    return mask & seen if mask.dtype == torch.bool else mask.masked_fill(~seen, float("-inf"))

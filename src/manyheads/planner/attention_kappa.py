@@ -14,7 +14,10 @@ from numpy.typing import NDArray
 from manyheads.conditioning.theory import gaussian_log_kappa
 from manyheads.spec.arch import Arch, attentions, editable
 from manyheads.spec.errors import UserError
+from manyheads.spec.field_checks import between
 from manyheads.spec.parts import Channel, CrossCovariance, Mix, Nystrom, Outlook, Softmax, Stage, Window
+
+MOST_LOG = 700.0  # the logarithm of a kappa that a float still holds
 
 Floats = NDArray[np.float64]
 KINDS: dict[type[Any], str] = {
@@ -84,6 +87,8 @@ def read_probe(record: Any, original: Arch) -> tuple[ProbedStage | None, ...]:
             "manyheads probe MODEL --detail --json > probe.json"
         )
     stages = [original.stages[i] for i in editable(original)]
+    for number, site in enumerate(records):
+        _check_site(site, f"sites[{number}]")
     means: list[ProbedStage | None] = []
     for stage in stages:
         op, kinds = attentions(stage)[0], {site.kind for site in sites(stage)}
@@ -101,6 +106,18 @@ def read_probe(record: Any, original: Arch) -> tuple[ProbedStage | None, ...]:
             f"{op.heads} heads of {op.head_dim}; probe the model that is planned for"
         )
     return tuple(means)
+
+
+def _check_site(site: Mapping[str, Any], where: str) -> None:
+    """Refuse a number that no probe writes."""
+    detail = site.get("detail") or {}
+    if not isinstance(detail, Mapping) or not isinstance(site.get("kind"), str | None):
+        raise UserError(f"{where} of the probe record is not what a probe writes; write the record again")
+    numbers = {"log_kappa": site["log_kappa"]} | {name: detail.get(name) for name in ("coverage", "tokens_kappa")}
+    most = {"log_kappa": MOST_LOG, "coverage": 1.01}  # a share, rounded
+    for name, value in numbers.items():
+        if value is not None:
+            between(f"{name} in {where} of the probe record", value, 0, most.get(name, math.inf))
 
 
 def _means(own: Sequence[Mapping[str, Any]], head_dim: int) -> ProbedStage:

@@ -12,6 +12,7 @@ from manyheads.spec import serialise as record
 from manyheads.spec.arch import Arch
 from manyheads.spec.datasets import FOLDER
 from manyheads.spec.errors import UserError
+from manyheads.spec.shell import word
 
 
 @dataclass(frozen=True)
@@ -62,7 +63,7 @@ def command(arms: tuple[ComparisonArm, ...], folder: Path, data: str | None = No
     if data is not None and data.startswith(FOLDER):
         on += " --recipe table6"  # the first paper's, for images that are streamed from files
     return (
-        f"for arm in {names}; do for seed in 0 1 2; do manyheads train {quote(str(folder))}/$arm.json{on} --seed $seed "
+        f"for arm in {names}; do for seed in 0 1 2; do manyheads train {word(folder)}/$arm.json{on} --seed $seed "
         "--out runs/$arm-s$seed; done; done"
     )
 

@@ -34,6 +34,8 @@ BADGES: dict[str, str] = {
     "does not hold": "no",
     "better": "yes",
     "worse": "no",
+    "higher": "open",
+    "lower": "open",
     "within noise": "noise",
     "not comparable": "open",
     "not testable in this setting": "open",

@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 
 from manyheads.arch.controls import depths, heads, inners
 from manyheads.arch.count import params
-from manyheads.experiments.designs import Correlation, growth, needed, partial_correlation
-from manyheads.experiments.statistics import Effect, mean
-from manyheads.experiments.verdict import ALPHA, SEEDS, Verdict, Word, chances, seeds
-from manyheads.spec.comparison import Comparison, Growth, Trend
+from manyheads.experiments.designs import Correlation, growth, growth_chances, needed, partial_correlation, slope
+from manyheads.experiments.statistics import Effect, contrast, mean
+from manyheads.experiments.verdict import ALPHA, SEEDS, Verdict, Word, chances, seeds, visible
+from manyheads.spec.comparison import Comparison, Growth, Slope, Trend
 
+from .comparable import unlike
 from .read_runs import ArmRuns, Section
 
-CORRELATION, GROWTH = "rank correlation", "growth"  # metrics
+CORRELATION, GROWTH, SLOPE = "rank correlation", "growth", "slope"  # metrics
 
 
 @dataclass(frozen=True)
@@ -32,9 +33,12 @@ class DesignCase:
     primary: bool
     found: str
     reason: str
+    obstacle: str = ""
 
     def judge(self, level: float, among: int) -> Verdict:
         """The verdict where errors are allowed with probability `level`."""
+        if self.obstacle:
+            return Verdict("not testable in this setting", self.found, self.obstacle)
         if not self.decided:
             return Verdict("not testable at this scale", self.found, self.reason)
         word: Word = "within noise" if self.chance >= level else "holds" if self.holds else "does not hold"
@@ -47,7 +51,7 @@ def trends(section: Section) -> Iterator[DesignCase]:
     for trend in section.experiment.trends if section.experiment else ():
         pair = Comparison(trend.y, trend.x, trend.expect, claim=trend.claim, metric=CORRELATION, primary=trend.primary)
         rows = []
-        for arm in section.arms:
+        for arm in section.planned:
             x, y = (arm.values(name) or _shape(arm, name) for name in (trend.x, trend.y))
             shared = sorted(x.keys() & y.keys())
             if shared:
@@ -111,6 +115,51 @@ def _number(arm: ArmRuns, name: str) -> float:
     return float(numbers[name])
 
 
+def slopes(section: Section) -> Iterator[DesignCase]:
+    """Each slope that the experiment expects, seed by seed."""
+    for one in section.experiment.slopes if section.experiment else ():
+        yield _slope(section, one)
+
+
+def _slope(section: Section, one: Slope) -> DesignCase:
+    pair = Comparison(one.y, one.x, one.expect, claim=one.claim, metric=SLOPE, primary=one.primary)
+    arms = [arm for arm in section.planned if arm.name in one.arms and arm.values(one.y)]
+    head = f"{one.y} over log {one.x} through {len(arms)} designs, each {one.within} with a height of its own"
+    places = {arm.name: math.log(_number(arm, one.x)) for arm in arms}
+    groups: dict[float, list[str]] = {}
+    for arm in arms:
+        groups.setdefault(_number(arm, one.within), []).append(arm.name)
+    middle = {name: mean([places[other] for other in names]) for names in groups.values() for name in names}
+    square = math.fsum((places[name] - middle[name]) ** 2 for name in places)
+    if len(arms) < len(one.arms) or not square:
+        lacking = ", ".join(name for name in one.arms if name not in places) or "designs that differ"
+        return DesignCase(
+            pair, None, 1.0, False, False, one.primary, f"{head}: nothing to compare.", f"No finished run of {lacking}."
+        )
+    effect = contrast([((places[arm.name] - middle[arm.name]) / square, arm.values(one.y)) for arm in arms])
+    chance = chances(pair, effect, "up")
+    found = f"{head}: slope {effect.difference:+.3g}"
+    if math.isfinite(effect.low):
+        found += f" (95 % interval {effect.low:+.3g} to {effect.high:+.3g}, {seeds(effect.seeds)})"
+    few = effect.seeds < SEEDS or section.scale == "smoke"
+    reason = f"Expected: the slope is {one.expect} than 0. {visible(effect, one.y)}".rstrip()
+    if few:
+        smoke = "A smoke run decides nothing."
+        reason = f"{seeds(effect.seeds)}: a verdict takes {SEEDS} or more." if effect.seeds < SEEDS else smoke
+    obstacle = "" if few else unlike(section, arms, one.y)
+    return DesignCase(
+        pair,
+        effect,
+        chance.least,
+        chance.yes < chance.no,
+        not few and not obstacle,
+        one.primary,
+        f"{found}.",
+        reason,
+        obstacle,
+    )
+
+
 def growths(section: Section) -> Iterator[DesignCase]:
     """Each growth that the experiment expects, by the fit of two lines over sizes."""
     settings = section.experiment.settings if section.experiment else {}
@@ -119,43 +168,71 @@ def growths(section: Section) -> Iterator[DesignCase]:
 
 
 def _growth(section: Section, one: Growth) -> DesignCase:
-    pair = Comparison(one.name, "a power of the size", "more", claim=one.claim, metric=GROWTH, primary=one.primary)
-    costs = {size: costs_of(section, one, names) for size, names in one.sizes.items()}
-    effect = growth(costs)
-    short = [str(size) for size, values in costs.items() if not values]
-    if effect is None:
-        lacking = f"size {', '.join(short)}" if short else "some size"
-        why = f"No seed reaches {one.share:.0%} of a constant guess's error at {lacking}."
-        return DesignCase(pair, None, 1.0, False, False, one.primary, f"{one.name}: nothing to compare.", why)
-    means = ", ".join(f"{size}: {mean(list(values.values())):.3g}" for size, values in costs.items())
-    chance = chances(pair, effect, "up")
-    found = (
-        f"{one.cost} for {one.share:.0%} of a constant guess's error, by size: {means}. An exponential fits "
-        f"{math.exp(min(50.0, effect.difference)):.3g} times as closely as a power ({seeds(effect.seeds)})."
+    pair = Comparison(
+        one.name, "a power of the size", "more", one.margin, claim=one.claim, metric=GROWTH, primary=one.primary
     )
-    few = effect.seeds < SEEDS or section.scale == "smoke"
-    reason = "Expected: an exponential fits better than a power."
+    costs = {size: costs_of(section, one, names) for size, names in one.sizes.items()}
+    known = {size: {seed: cost for seed, cost in values.items() if cost is not None} for size, values in costs.items()}
+    closer, steeper = growth(known), slope(known)
+    means = ", ".join(f"{size}: {mean([*values.values()]):.3g}" for size, values in known.items() if values)
+    found = f"{one.cost} for {one.share:.0%} of a constant guess's error, by size: {means or 'none'}."
+    finished = len(set.intersection(*(set(values) for values in costs.values())))
+    few = finished < SEEDS or section.scale == "smoke"
+    reason = (
+        f"Expected: they grow, and an exponential fits over {math.exp(one.margin):.3g} times as closely as a power. Growth "
+        f"by less than a factor of {one.least:g} counts as none."
+    )
     if few:
-        reason = (
-            f"{seeds(effect.seeds)}: a verdict takes {SEEDS} or more."
-            if effect.seeds < SEEDS
-            else "A smoke run decides nothing."
-        )
-    return DesignCase(pair, effect, chance.least, chance.yes < chance.no, not few, one.primary, found, reason)
+        smoke = "A smoke run decides nothing."
+        reason = f"{seeds(finished)} at every size: a verdict takes {SEEDS} or more." if finished < SEEDS else smoke
+    obstacle = "" if few else _unreached(one, costs) or _not_enough(section, one)
+    if closer is None or steeper is None:
+        found = f"{one.name}: nothing to compare. {found}"
+        return DesignCase(pair, None, 1.0, False, False, one.primary, found, reason, obstacle)
+    chance = growth_chances(closer, steeper, one.margin, one.least)
+    found += (
+        f" From one size to the next they grow by a factor of {math.exp(steeper.difference):.3g} (95 % interval "
+        f"{math.exp(steeper.low):.3g} to {math.exp(min(50.0, steeper.high)):.3g}). An exponential fits "
+        f"{math.exp(min(50.0, closer.difference)):.3g} times as closely as a power ({seeds(closer.seeds)})."
+    )
+    decided = not few and not obstacle
+    return DesignCase(pair, closer, chance.least, chance.yes < chance.no, decided, one.primary, found, reason, obstacle)
 
 
-def costs_of(section: Section, one: Growth, names: tuple[str, ...]) -> dict[int, float]:
-    """The cost by seed at which the arms of one size reach the share of a constant guess's error."""
+def _unreached(one: Growth, costs: Mapping[int, Mapping[int, float | None]]) -> str:
+    """The sizes at which some seeds lie outside of the costs that were tried: the others are a choice that favours
+    one answer."""
+    outside = {size: sum(cost is None for cost in values.values()) for size, values in costs.items()}
+    named = ", ".join(f"{size} ({count} of {len(costs[size])} seeds)" for size, count in outside.items() if count)
+    if not named:
+        return ""
+    return f"At size {named} the {one.cost} that are needed lie outside of those that were tried: try more of them."
+
+
+def _not_enough(section: Section, one: Growth) -> str:
+    """The arm that should reach the share of a constant guess's error and does not; empty where all do."""
     metric, _ = section.headline
-    arms = [arm for name in names for arm in section.arms if arm.name == name]
+    arms = {arm.name: arm for arm in section.planned}
+    for name in one.enough.values():
+        errors = arms[name].values(metric) if name in arms else {}
+        guesses = {run.seed: run.measured.trivial.get(metric) for run in arms[name].done} if errors else {}
+        reached = [error <= one.share * guess for seed, error in errors.items() if (guess := guesses.get(seed))]
+        if not reached or not all(reached):
+            return f"{name} was not shown to reach {one.share:.0%} of a constant guess's error, as it has to."
+    return ""
+
+
+def costs_of(section: Section, one: Growth, names: tuple[str, ...]) -> dict[int, float | None]:
+    """The cost by seed at which the arms of one size reach the share of a constant guess's error, None where that is
+    outside of the costs that they have."""
+    metric, _ = section.headline
+    arms = [arm for name in names for arm in section.planned if arm.name == name]
     shared = set.intersection(*(set(arm.values(metric)) for arm in arms)) if arms else set()
     out = {}
-    for seed in sorted(shared):
+    for seed in sorted(shared) if len(arms) == len(names) else ():
         guess = next((run.measured.trivial.get(metric) for arm in arms for run in arm.done if run.seed == seed), None)
         if guess is None:
             continue
         errors = [arm.values(metric)[seed] for arm in arms]
-        cost = needed([_number(arm, one.cost) for arm in arms], errors, one.share * guess)
-        if cost is not None:
-            out[seed] = cost
+        out[seed] = needed([_number(arm, one.cost) for arm in arms], errors, one.share * guess)
     return out

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from manyheads.spec.timed import timed
 
-from .read_runs import ReportedRun, Section
+from .read_runs import ArmRuns, ReportedRun, Section
 
 
 def sharing(section: Section) -> str:
@@ -36,6 +38,18 @@ def company(section: Section) -> list[str]:
             f"Of {unknown} of {len(counts)} runs whose time counts nobody knows how many others were on their device."
         )
     return sentences
+
+
+def shared(arms: Iterable[ArmRuns]) -> list[str]:
+    """A sentence about arms whose times are compared, where some of their runs were not alone: why that decides
+    nothing."""
+    counts = [run.measured.on_device for arm in arms for run in arm.done]
+    beside = [count for count in counts if count is not None and count > 1]
+    if not beside:
+        return []
+    return [
+        f"Time is compared, and {len(beside)} of {len(counts)} runs shared their device, up to {max(beside)} at a time."
+    ]
 
 
 def _timed(run: ReportedRun, section: Section) -> bool:

@@ -107,7 +107,7 @@ def _tokens(embed: Patch | Pixel | ConvStem) -> Any:
         for conv in embed.convs:
             grid = conv_side(grid, conv)
         return grid**2
-    return (grid // embed.patch) ** 2 + (embed.class_tokens if isinstance(embed, Patch) else 1)
+    return (grid // embed.patch) ** 2 + (embed.prefix if isinstance(embed, Patch) else 1)
 
 
 def formulas(arch: Arch) -> dict[str, str]:

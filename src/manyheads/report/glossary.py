@@ -60,4 +60,5 @@ SCALES = {
     "laptop": "reduced sizes, meant for two CPU cores; a verdict is about these sizes",
     "small": "reduced sizes, meant for one GPU; a verdict is about these sizes",
     "paper": "the paper's own sizes",
+    "own": "as whoever ran it stated it",
 }

@@ -7,12 +7,14 @@ import os
 from collections.abc import Mapping
 from html import escape
 from pathlib import Path
+from shlex import quote
 
 from manyheads import __version__
 from manyheads.experiments.registry import EXPERIMENTS
 from manyheads.spec.errors import UserError
 from manyheads.spec.experiment import Experiment
 from manyheads.spec.files import replace, unwritten
+from manyheads.spec.shell import word
 
 from .claims_table import claims_table, claims_without_runs, evidence, evidence_table, tally
 from .explorer import markup, rules
@@ -30,11 +32,11 @@ over the seeds that both have (over all seeds if they share fewer than two), wit
 Welch's if they share fewer than two). Where the experiment declares it, the scatter is that of all its arms.
 <b>Holds</b>: the whole interval is on the expected side, which is shaded. <b>Does not hold</b>: none of the interval is.
 <b>Within noise</b>: the interval is on both sides; this is not evidence that nothing was lost. <b>Not comparable</b>: the
-arms differ in task, data, batch or budget although their experiment does not say so. <b>Not testable in this setting</b>:
-an arm does no better than a constant guess, or the control that has to lose did not, so that a loss would not have been
-seen. <b>Not testable</b>: fewer than three seeds, or nothing to compare. A claim is decided by its primary comparisons,
-all of them together, at the scale named and about that scale alone: laptop and small are reduced sizes. The other
-comparisons of a section are corrected for their number by Holm's rule; their intervals are drawn uncorrected. A trend is
+arms differ in task, data, batch, budget or precision although their experiment does not say so, some of their runs gave no
+value, or time is compared and they shared a device. <b>Not testable in this setting</b>: an arm does no better than a
+constant guess, or the control that has to lose did not, so that a loss would not have been seen. <b>Not testable</b>: fewer than three seeds, or nothing to compare. A claim is decided by its primary comparisons,
+all of them together, at the scale named and about that scale alone: laptop and small are reduced sizes. That one of several fails, and
+the other comparisons of a section, are corrected for their number by Holm's rule; their intervals are drawn uncorrected. A trend is
 a rank correlation over designs, tested by permutation. A smoke run shows that everything works and claims nothing,
 whatever its numbers. The diamond is what the paper printed, from its own setting.</p></details>
 """.replace("\n", " ")
@@ -63,8 +65,9 @@ def write(
         raise UserError(
             f"{root} holds no run folder; give the folder that `manyheads demo` or `manyheads train` wrote to"
         )
-    option = f" --assets {assets}" if assets else ""
-    text = page(runs, out.parent, command or f"manyheads report {root} --out {out}{option}", experiments)
+    option = f" --assets {word(assets)}" if assets else ""
+    again = f"manyheads report {word(root)} --out {word(out)}{option}{asked_options(asked)}"
+    text = page(runs, out.parent, command or again, experiments)
     try:
         out.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -75,6 +78,16 @@ def write(
 
         save(runs, assets, experiments)
     return runs
+
+
+def asked_options(asked: Asked | None) -> str:
+    """What is asked, as options of `manyheads report`."""
+    if asked is None:
+        return ""
+    options = [("against", asked.against), ("metric", asked.metric)]
+    if asked.expect != "open":
+        options.append((asked.expect.replace("_", "-"), f"{asked.margin:g}"))
+    return "".join(f" --{name} {quote(value)}" for name, value in options if value)
 
 
 def page(runs: ReportedRuns, beside: Path, command: str, experiments: Mapping[str, Experiment] = EXPERIMENTS) -> str:

@@ -4,14 +4,18 @@ runs. Folders and packs that cannot be read are listed apart."""
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from manyheads.runs import RunFolder, find
 from manyheads.spec.arch import Arch
 from manyheads.spec.errors import UserError
-from manyheads.spec.experiment import SCALES, Expect, Experiment
+from manyheads.spec.experiment import SCALES, Expect, Experiment, Setting
+from manyheads.spec.experiment_file import EXPERIMENT, load
+from manyheads.spec.run import RunSpec
+from manyheads.spec.task import SCRATCH
+from manyheads.spec.text import Glue
 
 from .run_measurements import HEADLINE, Measurements, measurements
 
@@ -29,6 +33,11 @@ class ReportedRun:
     seed: int
     measured: Measurements
     folder: RunFolder
+
+    @property
+    def diverged(self) -> bool:
+        """Whether training ended because the loss was no number to train on any more."""
+        return self.state == "failed" and bool((self.folder.status or {}).get("diverged"))
 
 
 @dataclass(frozen=True)
@@ -96,6 +105,13 @@ class Section:
         return [run for arm in self.arms for run in arm.runs]
 
     @property
+    def planned(self) -> list[ArmRuns]:
+        """The arms that its experiment has at this scale, without others that were found; all where it is not known."""
+        settings = self.experiment.settings if self.experiment is not None else {}
+        names = {arm.name for arm in settings[self.scale].arms} if self.scale in settings else None
+        return [arm for arm in self.arms if names is None or arm.name in names]
+
+    @property
     def headline(self) -> tuple[str, str]:
         """The metric that decides, and whether up or down is better. Where arms have different ones, each run's own
         `headline` is compared."""
@@ -125,12 +141,38 @@ class ReportedRuns:
         return [run.folder for section in self.sections for run in section.runs if run.folder.also]
 
 
+def _prefer_planned(arms: dict[tuple[str, str], ArmRuns], setting: Setting, basis: str, root: Path) -> None:
+    """Where runs of several specifications say that they are the same arm of an experiment, give its name to those that
+    the experiment plans today, whichever was found first."""
+    found = [label for label, _ in arms]
+    recipe = setting.recipes.get(basis) or next(iter(setting.recipes.values()))
+    for arm in setting.arms:
+        if found.count(arm.name) < 2:
+            continue
+        key = _arm(RunSpec(arm.arch, arm.own_task(setting), arm.own_recipe(recipe), 0, {"arm": arm.name}), Path())
+        holder = next(at for at in arms if arms[at].name == arm.name)
+        if key in arms and key != holder:
+            other = f"{arm.name} ({arms[holder].runs[0].path.relative_to(root)})"
+            arms[key], arms[holder] = replace(arms[key], name=arm.name), replace(arms[holder], name=other)
+
+
+def _arm(spec: RunSpec, path: Path) -> tuple[str, str]:
+    """What the runs of an arm have in common: everything but the seed, and the weights that they start from. Each seed
+    of an experiment has weights of its own; without an experiment, the folder's name tells arms apart."""
+    name, task = str(spec.label.get("arm", "")), spec.task
+    if isinstance(task, Glue) and task.weights != SCRATCH:
+        task, name = replace(task, weights="0" * 64), name or SEED.sub("", path.name)
+    return name, replace(spec, seed=0, task=task).id
+
+
 def read_runs(root: Path, experiments: Mapping[str, Experiment], asked: Asked | None = None) -> ReportedRuns:
-    """All runs below `root` in their sections; damaged and foreign folders in `problems`. With `asked`, every section
+    """All runs below `root` in their sections; damaged and foreign folders in `problems`. An experiment that is written
+    beside its runs (`spec.experiment_file`) takes the place of the one in `experiments`. With `asked`, every section
     answers that, also where its experiment expects something else."""
     sections: dict[tuple[str, str, str], dict[tuple[str, str], ArmRuns]] = {}
-    problems: list[RunFolder] = []
-    for folder in find(root):
+    folders = find(root)
+    stated, problems = _stated(folders)
+    for folder in folders:
         if NO_TEXT.search(str(folder.path)):  # no page can hold the name
             name = ascii(str(folder.path)).strip("'")
             problems.append(RunFolder(Path(name), "damaged", problem=f"{name} is a name that is not UTF-8; rename it"))
@@ -146,14 +188,18 @@ def read_runs(root: Path, experiments: Mapping[str, Experiment], asked: Asked | 
         label = folder.spec.label
         key = str(label.get("experiment", "")), str(label.get("scale", "")), str(label.get("basis", ""))
         arms = sections.setdefault(key, {})
-        arm = str(label.get("arm", "")), replace(folder.spec, seed=0).id  # an arm's runs differ in their seed alone
+        arm = _arm(folder.spec, folder.path)
         if arm not in arms:
-            name, order = arm[0] or SEED.sub("", folder.path.name), label.get("order")
+            name, order = str(label.get("arm", "")) or SEED.sub("", folder.path.name), label.get("order")
             if any(other.name == name for other in arms.values()):
                 name = f"{name} ({folder.path.relative_to(root)})"
             order = order if isinstance(order, int) else LAST
             arms[arm] = ArmRuns(name, str(label.get("note", "")), folder.spec.arch, order)
         arms[arm].runs.append(run)
+    known = {(name, scale): one for name, one in experiments.items() for scale in SCALES} | stated
+    for (name, scale, basis), arms in sections.items():
+        if (name, scale) in known and scale in known[name, scale].settings:
+            _prefer_planned(arms, known[name, scale].settings[scale], basis, root)
     names = list(experiments)
 
     def place(key: tuple[str, str, str]) -> tuple[bool, int, str, int, str]:
@@ -165,7 +211,7 @@ def read_runs(root: Path, experiments: Mapping[str, Experiment], asked: Asked | 
     ordered = [
         Section(
             *key,
-            experiments.get(key[0]) if asked is None else None,
+            known.get(key[:2]) if asked is None else None,
             sorted(sections[key].values(), key=lambda arm: (arm.order, arm.name)),
             asked or Asked(),
         )
@@ -175,3 +221,24 @@ def read_runs(root: Path, experiments: Mapping[str, Experiment], asked: Asked | 
         for arm_runs in section.arms:
             arm_runs.runs.sort(key=lambda run: run.seed)
     return ReportedRuns(root, ordered, problems)
+
+
+def _stated(folders: Sequence[RunFolder]) -> tuple[dict[tuple[str, str], Experiment], list[RunFolder]]:
+    """The experiments that are written beside these runs, by name and scale, and the files of those that cannot be read.
+    Where two files of one name expect different things, the second cannot be read together with the first."""
+    stated: dict[tuple[str, str], Experiment] = {}
+    problems = []
+    for place in dict.fromkeys(folder.path.parent for folder in folders):
+        if not (place / EXPERIMENT).is_file():
+            continue
+        try:
+            one = load(place / EXPERIMENT)
+            for scale in one.settings:
+                if stated.setdefault((one.name, scale), one) != one:
+                    raise UserError(
+                        f"{place / EXPERIMENT} states another experiment {one.name} than a folder beside it; write a "
+                        "page for each folder"
+                    )
+        except UserError as error:
+            problems.append(RunFolder(place, "damaged", problem=str(error)))
+    return stated, problems

@@ -9,7 +9,7 @@ from typing import Any
 from manyheads.arch.controls import depths, head_dims, heads, inners
 from manyheads.arch.count import forward_flops, params
 from manyheads.experiments.statistics import mean, spread
-from manyheads.experiments.verdict import LARGEST, SEEDS, seeds
+from manyheads.experiments.verdict import LARGEST, SEEDS, seeds, visible
 from manyheads.spec.measurements import Measurement
 from manyheads.spec.parts import Token
 from manyheads.spec.run import RunSpec
@@ -23,7 +23,7 @@ from .section_verdicts import Judgement, verdicts
 from .tables import Cell
 
 SCORES = 10  # most columns of further scores
-SAID = ("holds", "does not hold", "better", "worse", "within noise")
+SAID = ("holds", "does not hold", "better", "worse", "higher", "lower", "within noise")
 
 
 def table(section: Section, *, full: bool = False) -> list[dict[str, Cell]]:
@@ -161,14 +161,19 @@ def _task(fields: Mapping[str, Any]) -> str:
 def conclusion(section: Section) -> list[str]:
     """The verdicts in sentences: the same on the page and in the terminal."""
     judgements = verdicts(section)
-    sentences = _caution(section, judgements) + company(section)
+    sentences = _stated(section) + _caution(section, judgements) + company(section)
     sentences += [one.verdict.found for one in sorted(judgements, key=lambda one: one.effect is None)]
     scale = f" at scale {section.scale}" if section.scale else ""
     for one in judgements:
         if one.verdict.word in SAID:
-            claim = f" ({one.pair.claim}: {one.claim})" if one.claim else ""
+            secondary = "" if one.pair.primary else ", secondary"
+            claim = f" ({one.pair.claim}{secondary}: {one.claim})" if one.claim else ""
             metric = f" in {one.metric_name}" if one.pair.expect == "open" else ""
-            sentences.append(f"{one.pair.name}: {one.verdict.word}{metric}{scale}{claim}.")
+            noise = one.verdict.word == "within noise" and one.effect is not None
+            more = [visible(one.effect, one.metric) if noise and one.effect else "", one.doubt]
+            sentences.append(
+                " ".join(filter(None, [f"{one.pair.name}: {one.verdict.word}{metric}{scale}{claim}.", *more]))
+            )
     unlike = dict.fromkeys(
         f"{one.pair.name}: {one.verdict.word}. {one.verdict.reason}"
         for one in judgements
@@ -187,6 +192,17 @@ def conclusion(section: Section) -> list[str]:
         normal = "independent normal entries of the same shape"
         sentences.append(f"kappa at the end: {low} to {high} times that of {normal}.")
     return sentences
+
+
+def _stated(section: Section) -> list[str]:
+    """What the experiment itself says about its verdicts: that it is a changed copy, and its remarks."""
+    one = section.experiment
+    if one is None:
+        return []
+    changed = (
+        f"This is {one.of}, changed: {'; '.join(one.changes)}. It decides no claim of the papers." if one.of else ""
+    )
+    return [*filter(None, [changed]), *one.remarks]
 
 
 def _caution(section: Section, judgements: Sequence[Judgement]) -> list[str]:

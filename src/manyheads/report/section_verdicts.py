@@ -4,7 +4,7 @@ judged at their best arm. What is said of all designs together is in `design_ver
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import cast
@@ -12,34 +12,35 @@ from typing import cast
 from manyheads.arch.count import params
 from manyheads.experiments.claims import CLAIMS
 from manyheads.experiments.sensitivity import control_obstacle, guess_obstacle
-from manyheads.experiments.statistics import Effect, Values, choose, contrast, pooled_scatter
-from manyheads.experiments.verdict import ALPHA, LOG_KAPPA, Direction, Verdict, chances, holm, judge, testable
+from manyheads.experiments.statistics import Choice, Effect, Values, choose, contrast, pooled_scatter
+from manyheads.experiments.verdict import ALPHA, LOG_KAPPA, Chances, Direction, Verdict, chances, holm, judge, testable
 from manyheads.spec.comparison import Comparison
 from manyheads.spec.errors import UserError, nearest
+from manyheads.spec.experiment import Best
+from manyheads.spec.task import Task
 
-from .comparable import held_equal, unplanned
-from .design_verdicts import growths, trends
-from .read_runs import ArmRuns, Section
+from .comparable import held_equal, remarks, unlike
+from .design_verdicts import growths, slopes, trends
+from .directions import direction
+from .read_runs import ArmRuns, Asked, Section
 from .run_measurements import BEST, HEADLINE
 
-# better when more; any other metric than these and the headline is an error, a cost or a kappa
-UP = ("top1", "top5", "test_top1", "accuracy", "skill", "f1", "mcc", "pearson", "spearman", "rate")
 VALID = "valid_"  # prefix of a score on the samples that are kept for choosing
-QUALITY = ("better", "no_loss", "equal", "open")
 
 
 @dataclass(frozen=True)
 class Judgement:
     """A comparison with its metric, effect (None where there is nothing to compare), verdict and claim. `held_equal` is
-    what both arms have the same amount of."""
+    what both arms have the same amount of, `doubt` what a reader has to know beside the verdict."""
 
     pair: Comparison
     metric: str
-    better: Direction
+    better: Direction | None
     effect: Effect | None
     verdict: Verdict
     claim: str
     held_equal: str = ""
+    doubt: str = ""
 
     @property
     def metric_name(self) -> str:
@@ -54,7 +55,7 @@ class Case:
 
     pair: Comparison
     metric: str
-    better: Direction
+    better: Direction | None
     effect: Effect | None
     held_equal: str = ""
     missing: str = ""
@@ -69,18 +70,21 @@ class Case:
 
 def verdicts(section: Section) -> list[Judgement]:
     """The experiment's comparisons, each with its verdict. Where the experiment is not known, every arm is compared
-    with one of them (`Asked`). A primary comparison is decided alone, the others by Holm's rule among themselves."""
-    way, headline = cast(Direction, section.headline[1]), section.headline[0]
-    cases = [_case(section, pair, headline, way) for pair in _pairs(section)]
-    cases += _at_best(section, headline, way)
-    found = [*trends(section), *growths(section)]
-    secondary = [i for i, case in enumerate(cases) if not case.pair.primary and case.decided(section.scale)]
-    decisive = [chances(cases[i].pair, cast(Effect, cases[i].effect), cases[i].better).least for i in secondary]
+    with one of them (`Asked`). A primary comparison is decided alone, the others by Holm's rule among themselves. A
+    claim fails where one of its primary comparisons does: that these do not hold is decided by Holm's rule among them."""
+    headline = section.headline[0]
+    cases = [_case(section, pair, headline) for pair in _pairs(section)]
+    cases += _at_best(section, headline)
+    found = [*trends(section), *slopes(section), *growths(section)]
+    sides = [_chances(case) if case.decided(section.scale) else None for case in cases]
+    secondary = [i for i, case in enumerate(cases) if not case.pair.primary and sides[i] is not None]
+    decisive = [side.least for i in secondary if (side := sides[i]) is not None]
     decisive += [one.chance for one in found if not one.primary and one.decided]
     levels = holm(decisive)
     by_case = dict(zip(secondary, levels, strict=False))
     rest = iter(levels[len(secondary) :])
-    out = [_judged(section, case, by_case.get(i, ALPHA), len(levels)) for i, case in enumerate(cases)]
+    refuted = refuted_levels(cases, sides)
+    out = [_judged(section, case, by_case.get(i, ALPHA), refuted.get(i), len(levels)) for i, case in enumerate(cases)]
     for one in found:
         level = next(rest) if one.decided and not one.primary else ALPHA
         out.append(
@@ -96,11 +100,24 @@ def verdicts(section: Section) -> list[Judgement]:
     return out
 
 
+def _chances(case: Case) -> Chances:
+    return chances(case.pair, cast(Effect, case.effect), case.better or "up")
+
+
+def refuted_levels(cases: Sequence[Case], sides: Sequence[Chances | None]) -> dict[int, float]:
+    """The levels at which primary comparisons do not hold, claim by claim."""
+    levels: dict[int, float] = {}
+    for claim in dict.fromkeys(case.pair.claim for case in cases if case.pair.primary):
+        about = [i for i, case in enumerate(cases) if case.pair.primary and case.pair.claim == claim and sides[i]]
+        levels |= dict(zip(about, holm([side.no for i in about if (side := sides[i])]), strict=True))
+    return levels
+
+
 def _pairs(section: Section) -> Sequence[Comparison]:
     """What is compared in a section."""
     experiment, asked = section.experiment, section.asked
     if experiment is not None:
-        return experiment.compared(section.scale)
+        return experiment.compared(section.scale, section.basis)
     names = [arm.name for arm in section.arms]
     if len(names) < 2:
         return []
@@ -117,41 +134,73 @@ def _largest(arms: Sequence[ArmRuns]) -> str:
 
 
 def check_asked(sections: Sequence[Section]) -> None:
-    """Refuse to compare with an arm that no section has."""
+    """Refuse to compare with an arm that no section has, in a metric that no run has, or for better and worse where
+    nobody knows which of both more of a metric is."""
     against = next((section.asked.against for section in sections), "")
     names = {arm.name for section in sections for arm in section.arms}
     if against and against not in names:
         raise UserError(
             f"no arm is called {against!r}{nearest(against, names)}; there are {', '.join(sorted(names)) or 'none'}"
         )
+    asked = next((section.asked for section in sections), Asked())
+    arms = [arm for section in sections for arm in section.arms]
+    if asked.metric and not any(arm.values(asked.metric) for arm in arms):
+        scores = sorted({name for arm in arms for run in arm.done for name in run.measured.scores})
+        raise UserError(
+            f"no finished run has the metric {asked.metric!r}{nearest(asked.metric, scores)}; their scores are "
+            f"{', '.join(scores) or 'none'}, and every trained run has best, seconds and rate"
+        )
+    if asked.metric and asked.expect in ("better", "no_loss") and direction(asked.metric, arms) is None:
+        raise UserError(
+            f"whether more of {asked.metric} is better is not known, so that neither --better nor --no-loss can be tested; "
+            "write --equal, or none of them to see which arm has more"
+        )
 
 
-def _case(section: Section, pair: Comparison, headline: str, way: Direction) -> Case:
+def _case(section: Section, pair: Comparison, headline: str) -> Case:
     metric = pair.metric or headline
-    better: Direction = way if metric in (headline, BEST) else "up" if metric in UP else "down"
     arms = {arm.name: arm for arm in section.arms}
     sides = (pair.arm, pair.against, *(pair.beyond or ()))
+    better = direction(metric, [arms[side] for side in sides if side in arms])
     lacking = [side for side in sides if side not in arms or not arms[side].values(metric)]
     shown = "kappa" if metric == LOG_KAPPA else metric or "any score"
     if lacking:
         missing = f"No finished run of {' and '.join(lacking)} has {shown}."
         return Case(pair, metric, better, None, missing=missing)
-    both = [arms[side] for side in (pair.arm, pair.against)]
-    ours = Case(pair, metric, better, _difference(section, pair, sides, metric), held_equal(both))
-    different = unplanned(section, *both)
-    if different:
-        fields = ", ".join(different)
-        return replace(ours, unlike=f"They differ in {fields}, so that a difference has more than one reason.")
-    return replace(ours, obstacle=_obstacle(section, ours))
+    compared = [arms[side] for side in sides]
+    ours = Case(
+        pair,
+        metric,
+        better,
+        _difference(section, pair, sides, metric),
+        held_equal(compared[:2]),
+        unlike=unlike(section, compared[:2], metric) or unlike_gains(section, compared, metric),
+        doubt=remarks(section, compared, metric),
+    )
+    if ours.unlike:
+        return ours
+    values = {name: arm.values(metric) for name, arm in arms.items()}
+    return replace(ours, obstacle=_obstacle(section, ours, values, dict(zip(sides, compared, strict=True))))
+
+
+def unlike_gains(section: Section, arms: Sequence[ArmRuns], metric: str) -> str:
+    """Why the two arms of the second gain are not comparable; empty where there is none."""
+    return unlike(section, arms[2:], metric) if len(arms) > 2 else ""
 
 
 def _difference(section: Section, pair: Comparison, sides: Sequence[str], metric: str) -> Effect:
+    """The effect, with the scatter of all arms of the same task where the experiment declares it."""
     weights = (1.0, -1.0, -1.0, 1.0)[: len(sides)]
-    values = {arm.name: _values(arm, metric, pair.ratio) for arm in section.arms}
-    pooled = (
-        tuple(_fixed(of_arm) for of_arm in values.values()) if section.experiment and section.experiment.pooled else ()
-    )
-    return _contrast(tuple(zip(weights, (_fixed(values[side]) for side in sides), strict=True)), pooled)
+    arms = {arm.name: arm for arm in section.arms}
+    terms = tuple(zip(weights, (_fixed(_values(arms[side], metric, pair.ratio)) for side in sides), strict=True))
+    if section.experiment is None or not section.experiment.pooled:
+        return _contrast(terms, ())
+    alike = [arm for arm in section.planned if _task(arm) == _task(arms[sides[0]])]
+    return _contrast(terms, tuple(_fixed(_values(arm, metric, pair.ratio)) for arm in alike))
+
+
+def _task(arm: ArmRuns) -> Task | None:
+    return next((run.folder.spec.task for run in arm.done if run.folder.spec is not None), None)
 
 
 def _values(arm: ArmRuns, metric: str, ratio: bool) -> dict[int, float]:
@@ -172,26 +221,31 @@ def _contrast(
     return contrast([(weight, dict(values)) for weight, values in terms], scatter=scatter)
 
 
-def _obstacle(section: Section, case: Case) -> str:
-    """Why this setting would not show a difference: an arm that guesses, or a control that does not lose."""
+def _obstacle(section: Section, case: Case, values: Mapping[str, Values], sides: Mapping[str, ArmRuns]) -> str:
+    """Why this setting would not show a difference: an arm that guesses, or a control that does not lose. `sides` are
+    the arms behind the names that are compared."""
     pair, metric, better = case.pair, case.metric, case.better
+    if better is None:
+        return ""
     arms = {arm.name: arm for arm in section.arms}
     assert case.effect is not None
     for control in pair.controls:
         two = [control.arm, control.against]
-        there = all(name in arms and arms[name].values(metric) for name in two)
-        loss = _difference(section, replace(pair, ratio=False), two, metric) if there else None
+        loss = None
+        if all(values.get(name) for name in two):
+            unfair = unlike(section, [arms[name] for name in two], metric)
+            if unfair:
+                return f"The control {control.arm} against {control.against} says nothing. {unfair}"
+            loss = _difference(section, replace(pair, ratio=False), two, metric)
         said = control_obstacle(pair, control, loss, metric, better)
         if said:
             return said
-    if pair.expect not in QUALITY:
-        return ""
     name = section.headline[0] if metric == BEST else metric
-    known = [
-        (arm.name, arm.values(metric), guess)
-        for arm in (arms[pair.arm], arms[pair.against])
-        if (guess := _guess(arm, name)) is not None
-    ]
+    known = {
+        side: (values[arm.name], guess)
+        for side, arm in sides.items()
+        if side in (pair.arm, pair.against) and (guess := _guess(arm, name)) is not None
+    }
     return guess_obstacle(pair, case.effect, known, metric, better) if known else ""
 
 
@@ -202,7 +256,7 @@ def _guess(arm: ArmRuns, metric: str) -> float | None:
     return next((guess for guess in guesses if guess is not None), None)
 
 
-def _judged(section: Section, case: Case, level: float, among: int) -> Judgement:
+def _judged(section: Section, case: Case, level: float, refuted: float | None, among: int) -> Judgement:
     pair, effect = case.pair, case.effect
     if effect is None:
         shown = "kappa" if case.metric == LOG_KAPPA else case.metric or "any score"
@@ -215,12 +269,13 @@ def _judged(section: Section, case: Case, level: float, among: int) -> Judgement
             better=case.better,
             scale=section.scale,
             level=level,
+            refuted=refuted,
             among=1 if pair.primary else among,
             obstacle=case.obstacle,
         )
         if case.unlike:
             verdict = Verdict("not comparable", verdict.found, case.unlike)
-        if case.doubt:
+        elif case.doubt:
             verdict = replace(verdict, reason=f"{verdict.reason} {case.doubt}")
     return Judgement(
         pair=pair,
@@ -230,14 +285,16 @@ def _judged(section: Section, case: Case, level: float, among: int) -> Judgement
         verdict=verdict,
         claim=CLAIMS.get(pair.claim, ""),
         held_equal=case.held_equal,
+        doubt="" if case.effect is None or case.unlike else case.doubt,
     )
 
 
-def _at_best(section: Section, headline: str, way: Direction) -> Iterator[Case]:
+def _at_best(section: Section, headline: str) -> Iterator[Case]:
     """The comparisons of two designs that have several arms (`Setting.bests`), each at the arm that is best on the
     samples kept for choosing, with the values at the seeds that did not choose it."""
     settings = section.experiment.settings if section.experiment else {}
     bests = settings[section.scale].bests if section.scale in settings else ()
+    arms = {arm.name: arm for arm in section.arms}
     values = {arm.name: arm.values(headline) for arm in section.arms}
     valid = {arm.name: arm.values(VALID + headline) for arm in section.arms}
     kept = all(valid[arm.name] for arm in section.arms if arm.done)
@@ -245,20 +302,39 @@ def _at_best(section: Section, headline: str, way: Direction) -> Iterator[Case]:
     for pair in _pairs(section) if bests else ():
         if pair.arm not in groups or pair.against not in groups or pair.metric:
             continue
-        ours, theirs = (
-            choose(groups[name], valid if kept else values, values, way) for name in (pair.arm, pair.against)
-        )
-        names = [
-            f"{groups[name].name} at its best{f' ({one.arm})' if one.arm else ''}"
-            for name, one in ((pair.arm, ours), (pair.against, theirs))
-        ]
-        best = replace(pair, arm=names[0], against=names[1], printed=None, primary=False)
-        if not ours.values or not theirs.values:
-            yield Case(best, headline, way, None, missing="No seed is left beside the one that chooses.")
+        both = [groups[pair.arm], groups[pair.against]]
+        better = direction(headline, [arms[name] for best in both for name in best.arms if name in arms])
+        if better is None:  # they were not comparable under their own names either
             continue
-        edge = [name for name, one in zip(names, (ours, theirs), strict=True) if one.at_edge]
-        doubts = [] if kept else ["The best arm was chosen on the samples that are reported."]
-        if edge:
-            doubts.append(f"{' and '.join(edge)} is at the edge of what was tried: further values may be better.")
-        effect = contrast([(1.0, ours.values), (-1.0, theirs.values)])
-        yield Case(best, headline, way, effect, doubt=" ".join(doubts))
+        chosen = [choose(best, valid if kept else values, values, better) for best in both]
+        case = _of_choices(section, pair, headline, better, both, chosen)
+        if case.effect is None:
+            yield case
+            continue
+        names = (case.pair.arm, case.pair.against)
+        sides = dict(zip(names, (arms[one.arm] for one in chosen), strict=True))
+        doubts = [case.doubt] if kept else ["The best arm was chosen on the samples that are reported.", case.doubt]
+        case = replace(case, doubt=" ".join(filter(None, doubts)), unlike=unlike(section, [*sides.values()], headline))
+        yield case if case.unlike else replace(case, obstacle=_obstacle(section, case, values, sides))
+
+
+def _of_choices(
+    section: Section, pair: Comparison, headline: str, better: Direction, both: Sequence[Best], chosen: Sequence[Choice]
+) -> Case:
+    """Two designs at the arms that were chosen, with what is to be known about the choice."""
+    names = [
+        f"{best.name} at its best{f' ({one.arm})' if one.arm else ''}" for best, one in zip(both, chosen, strict=True)
+    ]
+    named = replace(pair, arm=names[0], against=names[1], printed=None, primary=False)
+    if not all(one.values for one in chosen):
+        return Case(named, headline, better, None, missing="No seed is left beside the one that chooses.")
+    doubts = []
+    edge = [name for name, one in zip(names, chosen, strict=True) if one.at_edge]
+    if edge:
+        doubts.append(f"{' and '.join(edge)} is at the edge of what was tried: further values may be better.")
+    finished = {arm.name for arm in section.arms if arm.done}
+    missing = [name for best in both for name in best.arms if name not in finished]
+    if missing:
+        doubts.append(f"The best was chosen without {', '.join(missing)}, of which no run has finished.")
+    effect = contrast([(1.0, chosen[0].values), (-1.0, chosen[1].values)])
+    return Case(named, headline, better, effect, doubt=" ".join(doubts))

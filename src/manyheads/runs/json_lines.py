@@ -10,10 +10,11 @@ from pathlib import Path
 from typing import Any
 
 from manyheads.spec.errors import UserError
-from manyheads.spec.files import line, sync_folder, unwritten, write_all
+from manyheads.spec.files import line, open_file, sync_folder, unwritten, write_all
 from manyheads.spec.json_text import parse
 
 BLOCK = 1 << 16
+LONGEST = 1 << 26  # bytes of a line; a longer one was never written
 
 
 class JsonLines:
@@ -58,7 +59,7 @@ class JsonLines:
     def size(self) -> int:
         """Bytes of complete lines; `cut` to this size returns to this moment."""
         try:
-            file = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
+            file = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)  # a pipe has no bytes
         except FileNotFoundError:
             return 0
         except OSError as error:
@@ -89,13 +90,18 @@ class JsonLines:
 
     def read(self) -> list[dict[str, Any]]:
         """All records. An incomplete last line is not one."""
+        records: list[dict[str, Any]] = []
         try:
-            data = self.path.read_bytes()
+            with open_file(self.path) as file:
+                while (text := file.readline(LONGEST)).endswith(b"\n"):
+                    records.append(self._record(text, len(records) + 1))
         except FileNotFoundError:
             return []
         except OSError as error:
             raise UserError(f"{self.path} cannot be read: {error.strerror or error}") from error
-        return [self._record(text, number) for number, text in enumerate(data.split(b"\n")[:-1], 1)]
+        if len(text) == LONGEST:
+            raise UserError(f"{self.path} is damaged: line {len(records) + 1} does not end")
+        return records
 
     def _record(self, text: bytes, number: int) -> dict[str, Any]:
         try:
@@ -109,7 +115,8 @@ class JsonLines:
     def _open(self) -> int:
         if self._file is None:
             try:
-                file = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o666)
+                flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW
+                file = os.open(self.path, flags, 0o666)
                 try:
                     os.ftruncate(file, _whole(file))  # an incomplete line must not become the start of the next one
                 except OSError:

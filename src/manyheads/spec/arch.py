@@ -30,16 +30,19 @@ class Family:
 
 
 FAMILIES = {
-    "vit": Family("ViT"),
+    "vit": Family("ViT", dialects=("", "dinov2", "clip", "siglip")),
     "deit": Family("DeiT"),
     "xcit": Family("XCiT"),
     "tnt": Family("TNT"),
     "volo": Family("VOLO"),
     "davit": Family("DaViT"),
     "crammed_bert": Family("Crammed BERT"),
-    "bert": Family("BERT"),
+    "bert": Family("BERT", dialects=("", "roberta", "clip", "siglip")),
     "gpt2": Family("GPT-2", dialects=("", "stories")),
-    "llama": Family("Llama, Qwen"),
+    "llama": Family("Llama, Mistral, Qwen"),
+    "gemma": Family("Gemma"),
+    "gpt_neox": Family("GPT-NeoX, Phi"),
+    "opt": Family("OPT"),
     "nystromformer": Family("Nyströmformer"),
     "nearest_neighbor": Family("rank paper"),
     "stack": Family("layers of a user's own module"),
@@ -61,7 +64,8 @@ class Arch:
 
     `dialect` names the code that a family's model follows where several differ in what no other field holds
     (initialisation, dropout): "" is the usual one, OpenAI's for GPT-2, and "stories" is the first paper's TinyStories
-    GPT (its Table 2)."""
+    GPT (its Table 2). BERT's dialect "roberta" counts positions over the tokens that are not padding; "clip" and "siglip"
+    are the two towers of these models, "dinov2" a ViT of self-supervised features."""
 
     family: str
     embed: Embed

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from .arch import attentions, side
 from .errors import UserError
 from .field_checks import advice, conforms, hints, shown
+from .mixing import turned
 from .parts import (
     Attention,
     ClassAttention,
@@ -20,10 +21,12 @@ from .parts import (
     Coordinates,
     Depthwise,
     Downsample,
+    Features,
     Layer,
     Lm,
     LocalPatch,
     Masked,
+    Mlp,
     Nested,
     Nystrom,
     Outlook,
@@ -31,6 +34,7 @@ from .parts import (
     Patch,
     Pixel,
     Points,
+    Rope,
     Softmax,
     Stage,
     Token,
@@ -40,7 +44,8 @@ from .parts import (
 if TYPE_CHECKING:
     from .arch import Arch
 
-ZERO_ALLOWED = {"class_tokens", "positions", "types", "hidden", "conv", "fourier", "head_dim"}
+POSITIVE = {"cap", "scale", "stretch", "times"}  # numbers that are multiplied or divided by
+ZERO_ALLOWED = {"class_tokens", "positions", "types", "hidden", "conv", "fourier", "head_dim", "first", "registers"}
 
 
 def check(arch: Arch) -> None:
@@ -62,6 +67,8 @@ def _leaves(part: Any, where: str = "") -> None:
         value, place = getattr(part, name), f"{where}.{name}".lstrip(".")
         if not conforms(value, hint) or (isinstance(value, float) and value < 0):
             raise UserError(f"{place} is {shown(value)}; write {advice(value, hint)}")
+        if name in POSITIVE and value == 0:
+            raise UserError(f"{place} is 0; write a number above 0")
         if isinstance(value, int) and not isinstance(value, bool):
             least = 0 if name in ZERO_ALLOWED or hint is float else 1
             if value < least:
@@ -106,6 +113,25 @@ def _layer(layer: Layer, where: str, width: int, tokens: int) -> None:
             raise UserError(f"{spot}: a convolution needs a square grid, and {tokens} tokens are not one")
         if branch.place == "post" and branch.norm is None:
             raise UserError(f"{spot}: place='post' needs a norm to put there; write norm=Norm() or place='pre'")
+        if branch.place == "post" and branch.after is not None:
+            raise UserError(f"{spot}: place='post' norms the sum, and after norms what is added; write one of them")
+        if branch.reads != "stream":
+            _reads(layer, j, spot)
+
+
+def _reads(layer: Layer, j: int, spot: str) -> None:
+    """A branch that does not read what the branch before has written."""
+    reads = layer[j].reads
+    first = layer[0]
+    softmax = isinstance(first.op, Attention) and isinstance(first.op.mix, Softmax)
+    if j != 1 or len(layer) != 2 or not softmax or not isinstance(layer[1].op, Mlp):
+        raise UserError(f"{spot}: reads={reads!r} goes with the MLP of a layer of softmax attention and MLP alone")
+    if any(branch.place == "post" for branch in layer):
+        raise UserError(f"{spot}: reads={reads!r} goes with place='pre' in both branches")
+    if reads == "normed" and (first.norm is None or layer[j].norm is not None):
+        raise UserError(
+            f"{spot}: reads='normed' shares the norm of the branch before; write norm=None here, and a norm there"
+        )
 
 
 def divisors(number: int) -> list[int]:
@@ -144,11 +170,8 @@ def _attention(op: Attention, where: str, tokens: int) -> None:
             raise UserError(
                 f"{where}: {op.heads} heads cannot share {kv} kv_heads evenly; write one of {divisors(op.heads)}"
             )
-    if isinstance(op.mix, Softmax) and op.mix.rope is not None and op.head_dim % 2:
-        raise UserError(
-            f"{where}: rotary positions turn pairs of channels; head_dim {op.head_dim} is odd, write "
-            f"{op.head_dim - 1 or 2} or {op.head_dim + 1}"
-        )
+    if isinstance(op.mix, Softmax):
+        _softmax(op, op.mix, where)
     if isinstance(op.mix, Window) and side(tokens) ** 2 != tokens:
         raise UserError(f"{where}: windows need a square grid, and {tokens} tokens are not one")
     if isinstance(op.mix, Outlook):
@@ -163,8 +186,29 @@ def _attention(op: Attention, where: str, tokens: int) -> None:
             raise UserError(f"{where}: {op.mix.landmarks} landmarks for {tokens} tokens; write at most {tokens}")
         if op.mix.conv and op.mix.conv % 2 == 0:
             raise UserError(f"{where}: a convolution of {op.mix.conv} taps has no centre; write {op.mix.conv + 1}")
-    if op.qk_norm is not None and op.qk_norm.kind not in ("rms", "layer"):
-        raise UserError(f"{where}: qk_norm of kind {op.qk_norm.kind!r}; write 'rms' or 'layer'")
+    if op.qk_norm is not None and op.qk_norm.kind not in QK_NORMS:
+        raise UserError(f"{where}: qk_norm of kind {op.qk_norm.kind!r}; write one of {', '.join(map(repr, QK_NORMS))}")
+
+
+QK_NORMS = ("rms", "layer", "rms_plus_one", "layer_no_bias")
+
+
+def _softmax(op: Attention, mix: Softmax, where: str) -> None:
+    if mix.rope is not None:
+        if op.head_dim % 2:
+            raise UserError(
+                f"{where}: rotary positions turn pairs of channels; head_dim {op.head_dim} is odd, write "
+                f"{op.head_dim - 1 or 2} or {op.head_dim + 1}"
+            )
+        if isinstance(mix.rope, Rope) and not 0 < mix.rope.share <= 1:
+            raise UserError(f"{where}: rope.share is {mix.rope.share}; write a share of 1, such as 0.25")
+        if not turned(mix.rope, op.head_dim):
+            raise UserError(
+                f"{where}: rotary positions turn a share of {mix.rope.share} of head_dim {op.head_dim}, which is less "  # type: ignore[union-attr]
+                "than one pair of channels; write a larger head_dim"
+            )
+    if mix.window is not None and not mix.causal:
+        raise UserError(f"{where}: a window of {mix.window} tokens looks back; write causal=true, or leave it out")
 
 
 def _grid(image: int, patch: int, where: str) -> int:
@@ -184,7 +228,7 @@ def _embed(arch: Arch) -> None:
     embed, first = arch.embed, arch.stages[0]
     match embed:
         case Patch():
-            n = _grid(embed.image, embed.patch, "embed") ** 2 + embed.class_tokens
+            n = _grid(embed.image, embed.patch, "embed") ** 2 + embed.prefix
             _need(first, n, f"an image of {embed.image} in patches of {embed.patch}")
         case Pixel():
             n = _grid(embed.image, embed.patch, "embed") ** 2
@@ -209,10 +253,15 @@ def _embed(arch: Arch) -> None:
                 grid = conv_side(grid, conv)
             _need(first, grid**2, f"the stem on an image of {embed.image}")
         case Token():
-            if embed.positions and embed.positions < first.tokens:
+            if embed.first and embed.first >= embed.positions:
                 raise UserError(
-                    f"stages[0].tokens is {first.tokens}, beyond the {embed.positions} positions of the "
-                    f"embedding; write tokens up to {embed.positions}"
+                    f"embed.first is {embed.first}, and there are {embed.positions} rows of learned positions; write more "
+                    "rows, or first=0"
+                )
+            if embed.positions and embed.places < first.tokens:
+                raise UserError(
+                    f"stages[0].tokens is {first.tokens}, beyond the {embed.places} positions of the "
+                    f"embedding; write tokens up to {embed.places}"
                 )
             if embed.positions and embed.sinusoid:
                 raise UserError("embed has learned positions and a sinusoid; write positions=0 or sinusoid=false")
@@ -283,6 +332,15 @@ def _head(arch: Arch) -> None:
         case Lm() | Masked() | Pair():
             if not isinstance(embed, Token):
                 raise UserError(f"a {type(head).__name__} head needs a Token embedding, not {type(embed).__name__}")
+        case Features(pooler=pooler) if pooler is not None:
+            if pooler.pool == "class" and not classy:
+                raise UserError("head.pooler.pool is 'class' and the model has no class token; leave the pooler out")
+            if pooler.pool == "last" and not isinstance(embed, Token):
+                raise UserError("head.pooler.pool is 'last', which is for text; write pool='class'")
+            if pooler.act is not None and pooler.out is None:
+                raise UserError(
+                    "head.pooler has an activation and no linear map before it; write out=WIDTH or act=None"
+                )
         case Coordinates():
             if head.dim > arch.stages[-1].width:
                 raise UserError(f"head.dim is {head.dim}, beyond the width {arch.stages[-1].width}")

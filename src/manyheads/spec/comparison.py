@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 from .errors import UserError
@@ -40,8 +40,8 @@ class Comparison:
     `primary` comparisons decide their claim, all of them together; the others of a section are corrected for their
     number. `controls` have to lose before this comparison means anything. With `beyond`, two further arms, the
     difference between `arm` and `against` is compared with the difference between these two. With `ratio`, logarithms
-    of the values are compared, so that 0.05 is about 5 %. `target` is the difference that counts as none. `scales` are
-    those at which the comparison is made; empty means all of them."""
+    of the values are compared, so that 0.05 is about 5 %. `target` is the difference that counts as none. `scales` and
+    `bases` are those at which the comparison is made; empty means all of them."""
 
     arm: str
     against: str
@@ -56,6 +56,7 @@ class Comparison:
     ratio: bool = False
     target: float = 0.0
     scales: tuple[str, ...] = ()
+    bases: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if self.expect not in EXPECTED:
@@ -101,11 +102,34 @@ class Trend:
 
 
 @dataclass(frozen=True)
+class Slope:
+    """What is expected of the slope of `y` over the logarithm of `x`, a number of the architecture, through `arms`: `more`
+    than 0, or `less`. Arms with the same `within`, another number of the architecture, have a height of their own. The
+    unit is the seed."""
+
+    y: str
+    x: Literal["heads", "inner", "params"]
+    arms: tuple[str, ...]
+    expect: Literal["more", "less"]
+    claim: str = ""
+    within: Literal["depth", "params", "inner"] = "depth"
+    primary: bool = False
+
+    def __post_init__(self) -> None:
+        if len(set(self.arms)) < 3:
+            raise UserError(f"the slope of {self.y} goes through {len(set(self.arms))} arms; write three or more")
+
+
+@dataclass(frozen=True)
 class Growth:
     """What is expected of a cost over sizes: that it grows exponentially in the size rather than as a power of it.
 
     `sizes` maps each size to its arms, by rising `cost`, a number of the architecture. The cost of a size is where the
-    error, interpolated in the logarithm of the cost, falls to `share` of a constant guess's."""
+    error, interpolated in the logarithm of the cost, falls to `share` of a constant guess's. `enough` maps each size to
+    an arm that has to reach it, or else nobody knows whether the error can fall that far.
+
+    An exponential has to fit by `margin` more closely than a power (the logarithm of the ratio of their residuals); a cost
+    that grows by less than the factor `least` from one size to the next does not grow."""
 
     name: str
     sizes: Mapping[int, tuple[str, ...]]
@@ -113,6 +137,9 @@ class Growth:
     share: float = 0.5
     claim: str = ""
     primary: bool = False
+    enough: Mapping[int, str] = field(default_factory=dict)
+    margin: float = 0.2
+    least: float = 1.1
 
     def __post_init__(self) -> None:
         if len(self.sizes) < 4 or any(size < 2 for size in self.sizes):
@@ -121,3 +148,13 @@ class Growth:
             )
         if not 0 < self.share < 1:
             raise UserError(f"growth of {self.name} has a share of {self.share}; write a number between 0 and 1")
+        if not self.enough.keys() <= self.sizes.keys():
+            raise UserError(
+                f"growth of {self.name} names arms that are enough at {list(self.enough)}; write some of its sizes, "
+                f"{list(self.sizes)}"
+            )
+        if self.margin < 0 or self.least <= 1:
+            raise UserError(
+                f"growth of {self.name} has a margin of {self.margin} and grows by {self.least} at least; write a margin "
+                "of 0 or more and a factor above 1"
+            )

@@ -43,17 +43,18 @@ IMAGE_SETS: dict[str, ImageSet] = {
         _FASHION,
         replace(_FASHION, name="fashion_mnist_full"),
         _CIFAR,
-        replace(_CIFAR, name="cifar10_q5"),
         replace(_FOLDER, name="tiny_imagenet", size=64, classes=200),
     )
 }
+RETIRED = {"cifar10_q5": "cifar10"}  # names in records of earlier versions, which still load, and what to write instead
+_PAST = {"cifar10_q5": replace(_CIFAR, name="cifar10_q5")}  # CIFAR-10 with pixels in steps of 5
 FOLDER = _FOLDER.name  # folder:NAME is the folder NAME below the data root, with train/CLASS/* and val/CLASS/*
 
 
 def image_set(name: str) -> ImageSet:
     """The facts about the image dataset `name`, which is one of IMAGE_SETS or folder:NAME."""
-    if name in IMAGE_SETS:
-        return IMAGE_SETS[name]
+    if name in IMAGE_SETS or name in _PAST:
+        return IMAGE_SETS.get(name) or _PAST[name]
     if name.startswith(FOLDER) and len(name) > len(FOLDER):
         return replace(_FOLDER, name=name)
     hint = nearest(name, IMAGE_SETS) or f"; known: {', '.join(IMAGE_SETS)}, {FOLDER}NAME"

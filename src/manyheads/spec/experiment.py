@@ -7,22 +7,24 @@ Whatever is special about an experiment is a field of its record, so that no oth
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
 from .arch import Arch
-from .comparison import EXPECTED, Comparison, Expect, Growth, Loses, Trend
+from .comparison import EXPECTED, Comparison, Expect, Growth, Loses, Slope, Trend
 from .errors import UserError, nearest
 from .recipe import Recipe
 from .run import RunSpec
 from .task import Task
 
-Scale = Literal["smoke", "laptop", "small", "paper"]
-SCALES = ("smoke", "laptop", "small", "paper")
+Scale = Literal["smoke", "laptop", "small", "paper", "own"]
+SCALES = ("smoke", "laptop", "small", "paper", "own")
+OWN = "own"  # the size of an experiment that a user states: no size of the catalogue
 __all__ = [
     "EXPECTED",
+    "OWN",
     "SCALES",
     "Arm",
     "Best",
@@ -34,8 +36,10 @@ __all__ = [
     "Pretraining",
     "Scale",
     "Setting",
+    "Slope",
     "Trend",
     "folder",
+    "narrowed",
     "specs",
 ]
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.+]*")  # part of a folder's name; the minus sign separates the parts
@@ -119,7 +123,10 @@ class Experiment:
     `settings` has the scales at which it can be run, `printed` what the paper printed for an arm, `run` the command
     that runs it, where that is not `manyheads run`. `shows` names the tables and figures of the paper that are in it,
     where its title does not. Runs that are `alone` measure time: nothing else may run beside them. `pooled` declares
-    that seeds scatter alike in all arms, so that all of them together say how much."""
+    that seeds scatter alike in all arms, so that all of them together say how much.
+
+    A changed copy of an experiment says which one it is a copy `of`, and its `changes` in words. `remarks` are sentences
+    that a reader of its verdicts has to know. Its report begins with both."""
 
     name: str
     title: str
@@ -130,9 +137,13 @@ class Experiment:
     run: str = ""
     shows: str = ""
     trends: tuple[Trend, ...] = ()
+    slopes: tuple[Slope, ...] = ()
     after: Pretraining | None = None
     alone: bool = False
     pooled: bool = False
+    of: str = ""
+    changes: tuple[str, ...] = ()
+    remarks: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         _named("experiment", self.name)
@@ -140,24 +151,36 @@ class Experiment:
             if scale not in SCALES:
                 raise UserError(f"experiment {self.name} has scale {scale!r}; write one of {', '.join(SCALES)}")
             arms = {arm.name for arm in setting.arms}
-            for pair in self.compared(scale):
-                for name in pair.arms:
-                    if name not in arms:
+            compared = [name for pair in self.comparisons if scale in (pair.scales or SCALES) for name in pair.arms]
+            for name in (*compared, *(name for slope in self.slopes for name in slope.arms)):
+                if name not in arms:
+                    raise UserError(
+                        f"experiment {self.name} compares {name!r}, which is no arm at scale {scale}"
+                        f"{nearest(name, arms)}"
+                    )
+            for pair in self.comparisons:
+                for basis in pair.bases:
+                    if basis not in setting.recipes:
                         raise UserError(
-                            f"experiment {self.name} compares {name!r}, which is no arm at scale {scale}"
-                            f"{nearest(name, arms)}"
+                            f"experiment {self.name} compares {pair.name} on equal {basis}, which is no basis at scale "
+                            f"{scale}{nearest(basis, setting.recipes)}"
                         )
 
-    def compared(self, scale: str) -> tuple[Comparison, ...]:
-        """The comparisons that are made at a scale."""
-        return tuple(pair for pair in self.comparisons if scale in (pair.scales or SCALES))
+    def compared(self, scale: str, basis: str = "") -> tuple[Comparison, ...]:
+        """The comparisons that are made at a scale, on a basis. An experiment with one basis does not name it."""
+        return tuple(
+            pair
+            for pair in self.comparisons
+            if scale in (pair.scales or SCALES) and (not basis or basis in (pair.bases or (basis,)))
+        )
 
     @property
     def claims(self) -> tuple[str, ...]:
         """The claims that the experiment decides, each once."""
         growths = [growth for setting in self.settings.values() for growth in setting.growths]
         claims = [one.claim for one in self.comparisons]
-        claims += [one.claim for one in self.trends] + [one.claim for one in growths]
+        claims += [one.claim for one in self.trends] + [one.claim for one in self.slopes]
+        claims += [one.claim for one in growths]
         return tuple(dict.fromkeys(filter(None, claims)))
 
     def command(self, scale: str) -> str:
@@ -197,6 +220,46 @@ def folder(root: Path, spec: RunSpec) -> Path:
     label = spec.label
     parts = [label["arm"], *filter(None, [label.get("basis")]), f"s{spec.seed}"]
     return root / f"{label['experiment']}-{label['scale']}" / "-".join(parts)
+
+
+def narrowed(experiment: Experiment, scale: str, arms: Sequence[str]) -> Experiment:
+    """The experiment at one scale with some of its arms, and with what is expected of these alone.
+
+    A comparison stays where both of its arms do. If one of the arms that have to lose first (`Loses`) is gone, it no
+    longer decides its claim, and a remark says so. Trends and growths are about all arms, and are left out."""
+    setting = experiment.setting(scale)
+    names = [arm.name for arm in setting.arms]
+    for name in arms:
+        if name not in names:
+            raise UserError(
+                f"experiment {experiment.name} has no arm {name!r} at scale {scale}{nearest(name, names)}; it has "
+                f"{', '.join(names)}"
+            )
+    if set(arms) == set(names):
+        return experiment
+    pairs, remarks = [], list(experiment.remarks)
+    for pair in experiment.compared(scale):
+        if not {pair.arm, pair.against, *(pair.beyond or ())} <= set(arms):
+            continue
+        kept = tuple(one for one in pair.controls if {one.arm, one.against} <= set(arms))
+        if kept != pair.controls:
+            lost = ", ".join(f"{one.arm} beside {one.against}" for one in pair.controls if one not in kept)
+            remarks.append(
+                f"{pair.name} was to be judged only where {lost} loses. Not all of these arms were chosen, so nothing "
+                "shows whether this setting could have shown a loss, and no claim is decided."
+            )
+            pair = replace(pair, controls=kept, claim="", primary=False)
+        pairs.append(pair)
+    bests = [replace(best, arms=tuple(name for name in best.arms if name in arms)) for best in setting.bests]
+    some = replace(
+        setting,
+        arms=tuple(arm for arm in setting.arms if arm.name in arms),
+        bests=tuple(best for best in bests if best.arms),
+        growths=(),
+    )
+    return replace(
+        experiment, settings={scale: some}, comparisons=tuple(pairs), trends=(), remarks=tuple(dict.fromkeys(remarks))
+    )
 
 
 def _named(what: str, name: str) -> None:

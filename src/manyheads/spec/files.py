@@ -11,13 +11,17 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from math import isfinite
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from .errors import UserError
 from .json_text import parse
 
 SCHEMA = 1  # of the run folder: spec.json, status.json and result.json carry it, the JSON lines follow spec.json
 PARTIAL = ".partial"
+LARGEST = 2**28  # bytes of a file that is read whole
+NAMED = ("/dev/", "/proc/")  # folders of pipes that somebody names on purpose, such as /dev/stdin
+# how a new file is opened: a link in its place, which may lead to any file of the user, is not followed
+CREATE = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW
 # schema -> a function of a file's name and content that gives the next schema; an older file passes through them in
 # order
 UPGRADERS: dict[int, Callable[[str, dict[str, Any]], dict[str, Any]]] = {}
@@ -28,6 +32,32 @@ def unwritten(path: Path, error: OSError) -> UserError:
     full = error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
     hint = "; what was written before is intact, make room and start again" if full else ""
     return UserError(f"{path} cannot be written: {error.strerror or error}{hint}")
+
+
+def open_file(path: Path | str) -> BinaryIO:
+    """Open a file to read it. A pipe or a device in its place is an `OSError`: whoever waits for it or reads it may do so
+    for ever, and run folders come from other people. Only one that is named below /dev or /proc is opened."""
+    named = str(path).startswith(NAMED)
+    file = os.open(path, os.O_RDONLY | os.O_CLOEXEC | (0 if named else os.O_NONBLOCK))
+    try:
+        mode = os.fstat(file).st_mode
+        if stat.S_ISDIR(mode):
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
+        if not named and not stat.S_ISREG(mode):
+            raise OSError(errno.EINVAL, "a pipe or a device is in its place", str(path))
+        return os.fdopen(file, "rb")
+    except BaseException:
+        os.close(file)
+        raise
+
+
+def read_bytes(path: Path | str) -> bytes:
+    """The content of a file that `open_file` opens. More than `LARGEST` bytes are an `OSError`."""
+    with open_file(path) as file:
+        data = file.read(LARGEST + 1)
+    if len(data) > LARGEST:
+        raise OSError(errno.EFBIG, f"it has more than {LARGEST >> 20} MiB, which none of these files needs", str(path))
+    return data
 
 
 def write_all(file: int, data: bytes) -> None:
@@ -44,9 +74,10 @@ def writing(path: Path, *, shared: bool = False) -> Iterator[Path]:
     another file in its place, as safetensors does.
 
     One writer at a time, unless all writers say `shared`: each process then writes a partial file of its own."""
+    _check_place(path)
     partial = path.with_name(path.name + (f".{os.getpid()}" if shared else "") + PARTIAL)
     try:
-        file = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o666)
+        file = os.open(partial, CREATE, 0o666)
         mode = os.fstat(file).st_mode
         os.close(file)
         yield partial
@@ -67,10 +98,20 @@ def writing(path: Path, *, shared: bool = False) -> Iterator[Path]:
         raise
 
 
+def _check_place(path: Path) -> None:
+    """Refuse what no file can take the place of. A device would be replaced, too: root could lose /dev/null."""
+    if not path.name:
+        raise UserError(f"{path} is a folder; write the name of a file")
+    with suppress(OSError):  # there is nothing yet
+        mode = os.stat(path).st_mode
+        if not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):
+            raise UserError(f"{path} is a device or a pipe, and a file would take its place; write the name of a file")
+
+
 def replace(path: Path, data: bytes) -> None:
     """Put `data` in the place of the file in one step, on the disk when this returns. One writer at a time."""
     with writing(path) as partial:
-        file = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o666)
+        file = os.open(partial, CREATE, 0o666)
         try:
             write_all(file, data)
         finally:
@@ -99,8 +140,7 @@ def dump(value: dict[str, Any], *, sort: bool = False) -> bytes:
 def read_object(path: Path, hint: str = "") -> dict[str, Any] | None:
     """The JSON object in a file, None where there is no file; damage is a sentence that ends with `hint`."""
     try:
-        with open(path, "rb") as file:
-            data = parse(file.read())
+        data = parse(read_bytes(path))
     except FileNotFoundError:
         return None
     except OSError as error:

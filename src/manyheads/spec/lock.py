@@ -16,7 +16,7 @@ from pathlib import Path
 from weakref import WeakSet
 
 from .errors import UserError
-from .files import unwritten
+from .files import read_bytes, unwritten
 
 PATIENCE = 1.0  # seconds; `held` takes the lock for some microseconds
 _LOCKS: WeakSet[Lock] = WeakSet()
@@ -53,7 +53,7 @@ class Lock:
 
     def _try(self) -> int | None:
         try:
-            file = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+            file = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o666)
         except OSError as error:
             raise unwritten(self.path, error) from error
         try:
@@ -89,7 +89,7 @@ class Lock:
 def held(path: Path | str) -> bool:
     """Whether a living process holds the lock. Writes nothing, so it works in a folder that may only be read."""
     try:
-        file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        file = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)  # it may be a pipe
     except OSError:
         return False
     try:
@@ -104,7 +104,7 @@ def held(path: Path | str) -> bool:
 def holder(path: Path) -> str:
     """The process that took the lock last, in words."""
     try:
-        record = json.loads(path.read_bytes())
+        record = json.loads(read_bytes(path))
         return f"process {int(record['pid'])} on {record['host']}"
     except (OSError, OverflowError, ValueError, TypeError, KeyError):
         return "another process"

@@ -222,9 +222,7 @@ class PixelRow(LraTask):
     def __post_init__(self) -> None:
         super().__post_init__()
         if image_set(self.data).streamed:
-            raise UserError(
-                f"PixelRow.data is {self.data!r}; write a dataset in memory: cifar10, cifar10_q5 or fashion_mnist"
-            )
+            raise UserError(f"PixelRow.data is {self.data!r}; write a dataset in memory: cifar10 or fashion_mnist")
 
     @property
     def form(self) -> Form:

@@ -86,8 +86,9 @@ class WrittenDown(Measurement):
     it is the construction of Theorem 3. Heads have no bias where the target has none.
 
     `network` vote is Theorem 5's two layers: as many heads of rank 1 as the model's attention states vote for one of two
-    points, and the second layer counts. `network` law is the error that follows for many heads, with no network:
-    2/pi atan(pi/2 sqrt(dim / heads)). `biases` are as in `NearestNeighbor`."""
+    points, and the second layer counts. `network` law is the error that is proved, with no network: 0 where the model's
+    heads have full rank, and 2/pi atan(pi/2 sqrt(dim / heads)) for many heads of rank 1. `biases` are as in
+    `NearestNeighbor`."""
 
     network: Literal["exact", "drawn", "vote", "law"] = "exact"
     tokens: int = 2

@@ -7,83 +7,34 @@ their numbers may also be arrays or symbols (see `arch.count`); an `Arch` valida
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
-Act = Literal["gelu", "gelu_tanh", "relu", "silu", "tanh"]
+from .mixing import Channel as Channel
+from .mixing import CrossCovariance as CrossCovariance
+from .mixing import Mix as Mix
+from .mixing import Nystrom as Nystrom
+from .mixing import Outlook as Outlook
+from .mixing import Rope as Rope
+from .mixing import RopeLlama3 as RopeLlama3
+from .mixing import Softmax as Softmax
+from .mixing import Window as Window
+from .recipe import LATER
+
+Act = Literal["gelu", "gelu_tanh", "quick_gelu", "relu", "relu_squared", "silu", "tanh"]
 
 
 @dataclass(frozen=True)
 class Norm:
-    """A normalisation: `layer` and `batch` carry weight and bias, `rms` a weight, `unit` one scalar (x s / |x|)."""
+    """A normalisation: `layer` and `batch` carry weight and bias, `rms` a weight, `unit` one scalar (x s / |x|).
 
-    kind: Literal["layer", "rms", "batch", "unit"] = "layer"
+    `layer_no_bias` carries a weight alone, `layer_plain` nothing. `layer_plus_one` and `rms_plus_one` multiply by
+    1 + weight, where `layer` and `rms` multiply by the weight."""
+
+    kind: Literal["layer", "rms", "batch", "unit", "layer_no_bias", "layer_plain", "layer_plus_one", "rms_plus_one"] = (
+        "layer"
+    )
     eps: float = 1e-6
-
-
-# --------------------------------------------------------------------------------------------------- rotary positions
-@dataclass(frozen=True)
-class Rope:
-    """Rotary positions with base `theta`."""
-
-    theta: float = 10_000.0
-
-
-@dataclass(frozen=True)
-class RopeLlama3:
-    """Rotary positions stretched by frequency band, as in Llama 3.1 and later; `trained` is the length before that."""
-
-    theta: float = 500_000.0
-    factor: float = 32.0
-    low: float = 1.0
-    high: float = 4.0
-    trained: int = 8192
-
-
-# ------------------------------------------------------------------------------------------- how attention mixes tokens
-@dataclass(frozen=True)
-class Softmax:
-    """softmax(q k^T / sqrt(head_dim)) v over all tokens."""
-
-    causal: bool = False
-    rope: Rope | RopeLlama3 | None = None
-
-
-@dataclass(frozen=True)
-class CrossCovariance:
-    """XCiT: softmax over channels of normalised q^T k, one learned temperature per head."""
-
-
-@dataclass(frozen=True)
-class Outlook:
-    """VOLO: kernel x kernel weights predicted from each (strided) location, applied to its neighbourhood."""
-
-    kernel: int = 3
-    stride: int = 2
-
-
-@dataclass(frozen=True)
-class Window:
-    """DaViT: softmax attention inside windows of size x size tokens, the grid padded up to whole windows."""
-
-    size: int = 7
-
-
-@dataclass(frozen=True)
-class Channel:
-    """DaViT: softmax over channels of k^T v, applied to the queries."""
-
-
-@dataclass(frozen=True)
-class Nystrom:
-    """Nyström approximation of softmax attention; `conv` taps of depthwise convolution on the values, 0 for none."""
-
-    landmarks: int = 64
-    iterations: int = 6
-    conv: int = 0
-
-
-Mix = Softmax | CrossCovariance | Outlook | Window | Channel | Nystrom
 
 
 # -------------------------------------------------------------------------------------- what a residual branch computes
@@ -92,7 +43,8 @@ class Attention:
     """width -> heads x head_dim -> width. `kv_heads` heads of keys and values are shared between groups of heads;
     None: every head has its own.
 
-    `head_dim` has no silent default: 0 means "not stated", and an `Arch` that holds it is refused.
+    `head_dim` has no silent default: 0 means "not stated", and an `Arch` that holds it is refused. `qk_norm` is a norm of
+    queries and of keys: of each head, all heads with the same weights, or (`qk_norm_over` "inner") of all heads at once.
     `out_scale` multiplies the output (1/multiplier in the rank experiments, where several attentions are averaged).
     """
 
@@ -103,7 +55,8 @@ class Attention:
     out_bias: bool = True
     qk_norm: Norm | None = None
     out_scale: float = 1.0
-    mix: Mix = Softmax()
+    mix: Mix = Softmax()  # noqa: RUF009 (it is frozen)
+    qk_norm_over: Literal["head", "inner"] = field(default="head", metadata=LATER)
 
     @property
     def inner(self) -> int:
@@ -164,7 +117,12 @@ class Residual:
     """x + scaled * op(norm(x)) with the norm at `place` `pre`, or norm(x + op(x)) at `post`.
 
     `scaled` is the initial value of a learned layer scale, or None for no layer scale. `rows` says which tokens the
-    branch updates: all of them, or only the class token.
+    branch updates: all of them, or only the class token. `after` is a norm of what the branch adds, and `times` a number
+    that multiplies it.
+
+    `reads` says where a branch takes x from: the residual `stream` that the branch before has updated; the stream as it
+    entered the `layer`, so that both branches work side by side; or that stream as the branch before has `normed` it, so
+    that both share one norm.
     """
 
     op: Op
@@ -172,6 +130,9 @@ class Residual:
     place: Literal["pre", "post"] = "pre"
     scaled: float | None = None
     rows: Literal["all", "class"] = "all"
+    after: Norm | None = field(default=None, metadata=LATER)
+    times: float = field(default=1.0, metadata=LATER)
+    reads: Literal["stream", "layer", "normed"] = field(default="stream", metadata=LATER)
 
 
 Layer = tuple[Residual, ...]
@@ -234,13 +195,24 @@ class Stage:
 # ---------------------------------------------------------------------------------------------------------- embeddings
 @dataclass(frozen=True)
 class Patch:
-    """Patches of an image, projected; class tokens in front; learned positions (also for class tokens, or not)."""
+    """Patches of an image, projected (with a bias or without); class tokens in front; learned positions (also for class
+    tokens, or not); `registers`, learned tokens without a position, behind the class tokens; a norm over all of them.
+    With `mask_token`, a learned vector can stand in place of patches."""
 
     image: int = 224
     patch: int = 16
     channels: int = 3
     class_tokens: int = 1
     class_positions: bool = True
+    bias: bool = field(default=True, metadata=LATER)
+    registers: int = field(default=0, metadata=LATER)
+    mask_token: bool = field(default=False, metadata=LATER)
+    norm: Norm | None = field(default=None, metadata=LATER)
+
+    @property
+    def prefix(self) -> int:
+        """Tokens in front of the patches."""
+        return self.class_tokens + self.registers
 
 
 @dataclass(frozen=True)
@@ -280,13 +252,23 @@ class Pixel:
 
 @dataclass(frozen=True)
 class Token:
-    """A vocabulary; `positions` rows of learned positions, or a scaled sinusoid (one learned scalar), or neither."""
+    """A vocabulary; `positions` rows of learned positions, or a scaled sinusoid (one learned scalar), or neither.
+
+    The first token has the position of row `first`: rows before it are never read. `scale` multiplies the vectors of the
+    vocabulary."""
 
     vocab: int
     positions: int = 0
     sinusoid: bool = False
     types: int = 0
     norm: Norm | None = None
+    first: int = field(default=0, metadata=LATER)
+    scale: float = field(default=1.0, metadata=LATER)
+
+    @property
+    def places(self) -> int:
+        """How many tokens have a learned position; 0 where positions are not learned."""
+        return self.positions - self.first
 
 
 @dataclass(frozen=True)
@@ -319,11 +301,14 @@ class Classify:
 
 @dataclass(frozen=True)
 class Lm:
-    """Next-token prediction; a tied head has no matrix of its own."""
+    """Next-token prediction; a tied head has no matrix of its own. Logits are multiplied by `scale`; with `cap`, a logit
+    z then becomes cap tanh(z / cap)."""
 
     tied: bool = True
     bias: bool = False
     norm: Norm | None = Norm(eps=1e-5)
+    scale: float = field(default=1.0, metadata=LATER)
+    cap: float | None = field(default=None, metadata=LATER)
 
 
 @dataclass(frozen=True)
@@ -352,4 +337,24 @@ class Coordinates:
     dim: int
 
 
-Head = Classify | Lm | Masked | Pair | Coordinates
+@dataclass(frozen=True)
+class Pooler:
+    """One vector of a sample, made of its class token or its last token: a norm, a linear map to `out` numbers, an
+    activation; None for those that are left out."""
+
+    pool: Literal["class", "last"] = "class"
+    norm: Norm | None = None
+    out: int | None = None
+    bias: bool = True
+    act: Act | None = None
+
+
+@dataclass(frozen=True)
+class Features:
+    """No prediction: the tokens themselves, after a norm. With a `pooler`, a vector of the sample can be made of them."""
+
+    norm: Norm | None = None
+    pooler: Pooler | None = None
+
+
+Head = Classify | Lm | Masked | Pair | Coordinates | Features

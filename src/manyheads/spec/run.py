@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -16,11 +17,14 @@ from .arch import Arch
 from .errors import UserError, nearest
 from .field_checks import shown
 from .files import SCHEMA, upgrade
+from .measurements import Measurement
 from .recipe import Recipe
 from .serialise import arch_from_dict, from_dict, to_dict
 from .task import Task
 
-HASHED = ("schema", "arch", "task", "recipe", "seed")  # what decides the numbers of a run; its label does not
+# What decides the numbers of a run; its label does not. The weights are written and hashed where a run states them alone.
+HASHED = ("schema", "arch", "task", "recipe", "seed")
+WEIGHTS = "weights"
 SEEDS = 2**63  # a seed is below this
 
 
@@ -28,13 +32,16 @@ SEEDS = 2**63  # a seed is below this
 class RunSpec:
     """One training run, exactly: the same specification gives the same numbers.
 
-    `label` says what the run is for (experiment, arm, scale) and is not in the id."""
+    `label` says what the run is for (experiment, arm, scale) and is not in the id. `weights` is the sha256 of the
+    weights that training starts from, and empty for random ones; a task with a field of its own for them (`Glue`)
+    states them there."""
 
     arch: Arch
     task: Task
     recipe: Recipe
     seed: int
     label: dict[str, Any] = field(default_factory=dict)
+    weights: str = ""
 
     def __post_init__(self) -> None:
         for name, kind in (("arch", Arch), ("task", Task), ("recipe", Recipe)):
@@ -47,11 +54,31 @@ class RunSpec:
             raise UserError(f"seed {shown(self.seed)}: write a whole number of at least 0 and below 2^63")
         if not isinstance(self.label, dict):
             raise UserError(f"label is a {type(self.label).__name__}; write a JSON object")
+        self._check_weights()
         # a copy: nobody edits a specification later
         object.__setattr__(self, "label", plain(self.label, "label", gaps=False))
 
+    def _check_weights(self) -> None:
+        if self.weights == "":
+            return
+        if not isinstance(self.weights, str) or not re.fullmatch("[0-9a-f]{64}", self.weights):
+            raise UserError(
+                f"weights is {shown(self.weights)}; write the sha256 of a model.safetensors, or leave it out"
+            )
+        kind = type(self.task).__name__
+        if isinstance(self.task, Measurement):
+            raise UserError(f"weights were stated for the task {kind}, which trains nothing; leave them out")
+        if self.task.starts_from is not None:
+            raise UserError(f"{kind} states the weights that it starts from itself; write them in task.weights")
+
     def __hash__(self) -> int:
         return hash((self.arch, self.seed))
+
+    @property
+    def starts_from(self) -> str | None:
+        """The weights that training starts from: their sha256, `scratch` for random weights, or "" if a task that
+        fine-tunes does not state them yet. None for a run from random weights."""
+        return self.task.starts_from if self.task.starts_from is not None else self.weights or None
 
     @property
     def id(self) -> str:
@@ -59,14 +86,15 @@ class RunSpec:
 
         A run folder keeps the id that it was written with. Experiments once wrote only the fields that they stated;
         such a folder's own id (`runs.Run.id`) differs from this one, and it is the same run."""
-        return _digest(
-            {"schema": str(SCHEMA), "seed": str(self.seed)} | {name: _text(getattr(self, name)) for name in RECORDS}
-        )
+        stated = {WEIGHTS: _canonical(json.dumps(self.weights))} if self.weights else {}
+        records = {name: _text(getattr(self, name)) for name in RECORDS}
+        return _digest({"schema": str(SCHEMA), "seed": str(self.seed)} | records | stated)
 
     def to_dict(self) -> dict[str, Any]:
         """As plain JSON values, schema first."""
         records = {name: to_dict(getattr(self, name)) for name in RECORDS}
-        return {"schema": SCHEMA} | records | {"seed": self.seed, "label": self.label}
+        stated = {WEIGHTS: self.weights} if self.weights else {}
+        return {"schema": SCHEMA} | records | {"seed": self.seed} | stated | {"label": self.label}
 
     @classmethod
     def from_dict(cls, data: Any) -> RunSpec:
@@ -75,7 +103,7 @@ class RunSpec:
         if not isinstance(data, dict) or "schema" not in data or "arch" not in data:
             raise UserError("this is not the specification of a run: it has no `schema` and `arch`")
         written_id, upgraded = data.get("id"), upgrade("spec.json", data)
-        fields = (*HASHED, "label", "id")
+        fields = (*HASHED, WEIGHTS, "label", "id")
         for name in upgraded:
             if name not in fields:
                 raise UserError(f"the specification has no field {name!r}{nearest(name, fields)}")
@@ -93,7 +121,8 @@ class RunSpec:
                 f"gives {found!r}; start a new run for another specification"
             )
         records = {name: _record(name, text) for name, text in texts.items()}
-        return cls(**records, seed=upgraded["seed"], label=upgraded.get("label", {}))
+        stated = {name: upgraded[name] for name in ("label", WEIGHTS) if name in upgraded}
+        return cls(**records, seed=upgraded["seed"], **stated)
 
 
 RECORDS = ("arch", "task", "recipe")
@@ -101,7 +130,8 @@ RECORDS = ("arch", "task", "recipe")
 
 def digest(data: dict[str, Any]) -> str:
     """The id of a specification as it is written, of whatever schema."""
-    return _digest({name: _canonical(json.dumps(data.get(name))) for name in HASHED})
+    names = (*HASHED, WEIGHTS) if data.get(WEIGHTS) else HASHED
+    return _digest({name: _canonical(json.dumps(data.get(name))) for name in names})
 
 
 def _digest(texts: dict[str, str]) -> str:

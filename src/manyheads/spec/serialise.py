@@ -60,13 +60,13 @@ def from_dict(kind: type[T], data: Any, where: str) -> T:
     if not isinstance(data, dict):
         raise UserError(f"{where} is {_short(data)}; write an object with the fields of {kind.__name__}")
     values = {name: value for name, value in data.items() if name != "is"}
-    _check_names(kind, values, where + (f" ({kind.__name__})" if "is" in data else ""))
+    check_names(kind, values, where + (f" ({kind.__name__})" if "is" in data else ""))
     of: Any = kind
     kinds = hints(of)
     return kind(**{name: _read(kinds[name], value, f"{where}.{name}") for name, value in values.items()})
 
 
-def _check_names(kind: type, values: Mapping[str, Any], where: str) -> None:
+def check_names(kind: type, values: Mapping[str, Any], where: str) -> None:
     """Refuse fields that a record of class `kind` does not have, and the lack of one that has no default."""
     by_name = {field.name: field for field in fields(kind)}
     for name in values:
@@ -122,7 +122,7 @@ def arch_from_dict(data: Any) -> Arch:
         schema += 1
     if not isinstance(data.get("stages"), list):
         raise UserError(f"stages is {_short(data.get('stages'))}; write a list of Stage")
-    _check_names(Arch, data, "the record")
+    check_names(Arch, data, "the record")
     kinds = hints(Arch)
     values = {name: _read(kinds[name], value, name) for name, value in data.items() if name != "schema"}
     return Arch(**{"dialect": unstated_dialect(values["family"], values["head"])} | values)
@@ -141,7 +141,7 @@ def load(path: Path | str) -> Arch:
 def read_json(path: Path | str) -> Any:
     """The JSON value in a file; a missing, unreadable or broken file is a sentence."""
     try:
-        return parse(Path(path).read_bytes(), finite=False)
+        return parse(files.read_bytes(path), finite=False)
     except OSError as error:
         raise UserError(f"{path} cannot be read: {error.strerror or error}") from None
     except ValueError as error:

@@ -4,6 +4,7 @@ A terminal has a bar for each run in progress and one for all; elsewhere there a
 
 from __future__ import annotations
 
+import os
 import sys
 import time
 from collections.abc import Callable, Sequence
@@ -76,7 +77,7 @@ def wait_for_others(folder: Path | str, asked: Callable[[], bool]) -> None:
 def prepare(jobs: Sequence[Job]) -> list[Run | None]:
     """Make or open every run folder before the first run starts, so that a mistake in the last is reported at once. A
     run that is packed has none."""
-    paths = [job.path.resolve() for job in jobs]
+    paths = [os.path.realpath(job.path) for job in jobs]
     if len(set(paths)) < len(paths):
         twice = next(path for path in paths if paths.count(path) > 1)
         raise UserError(f"{twice} was given to two runs; give each a folder of its own")

@@ -7,6 +7,7 @@ another (`with_weights`)."""
 
 from __future__ import annotations
 
+import os
 import shlex
 import shutil
 from collections.abc import Iterable, Mapping, Sequence
@@ -18,11 +19,13 @@ from pathlib import Path
 from manyheads.experiments import registry
 from manyheads.runs import Busy, Run, RunFolder, RunSpec, find, identity
 from manyheads.spec.errors import UserError, nearest
-from manyheads.spec.experiment import SCALES, Experiment, folder, specs
+from manyheads.spec.experiment import SCALES, Experiment, folder, narrowed, specs
+from manyheads.spec.experiment_file import EXPERIMENT
 from manyheads.spec.text import Glue
 from manyheads.spec.timed import timed
 
 from .jobs import Job
+from .stated import chosen, merged, place, write
 from .worker import thread_settings
 
 ALL = "all"
@@ -30,13 +33,24 @@ ALL = "all"
 
 @dataclass(frozen=True)
 class Selection:
-    """The runs that were asked for, below `root`. Those of `later` start from the weights of other runs; `packed` are
-    those that are finished in packs, which are not trained again."""
+    """The runs that were asked for, below `root`. Those of `later` start from the weights of other runs. `stated` are
+    the experiments that are written beside their runs, by scale: those that are not the catalogue's as it is. `packed`
+    are the runs that are finished in packs, which are not trained again."""
 
     root: Path
     now: tuple[RunSpec, ...]
     later: tuple[RunSpec, ...] = ()
+    stated: tuple[tuple[Experiment, str], ...] = ()
     packed: Mapping[tuple[str, ...], RunFolder] = field(default_factory=dict)
+
+    def experiment(self, name: str) -> Experiment:
+        """The experiment called `name`: one of `stated`, or the catalogue's."""
+        return next((one for one, _ in self.stated if one.name == name), None) or registry.get(name)
+
+    def write_experiments(self) -> None:
+        """Write the experiments that are not the catalogue's beside their runs."""
+        for experiment, scale in self.stated:
+            write(self.root, experiment, scale, catalogue=registry.EXPERIMENTS.get(experiment.name))
 
     def jobs(self) -> list[Job]:
         """What can be run now. Of runs that are the same under several names it has one; `share`, before and after,
@@ -53,7 +67,7 @@ class Selection:
         """What can be run when the runs whose weights it starts from are finished; if one is not, it is refused."""
         jobs = []
         for name, runs in groupby(self.later, key=lambda spec: str(spec.label["experiment"])):
-            tuning = registry.get(name)
+            tuning = self.experiment(name)
             assert tuning.after is not None
             pretraining = registry.get(tuning.after.experiment)
             jobs += [self.job(spec) for spec in with_weights(self.root, [*runs], tuning, pretraining)]
@@ -61,7 +75,7 @@ class Selection:
 
     def job(self, spec: RunSpec) -> Job:
         """The job of one of its runs."""
-        alone = timed(spec, registry.get(spec.label["experiment"]))
+        alone = timed(spec, self.experiment(spec.label["experiment"]))
         return Job(folder(self.root, spec), spec, alone, self.packed.get(identity(spec)))
 
     def _each_once(self) -> list[RunSpec]:
@@ -80,19 +94,37 @@ class Selection:
 
 
 def plan(
-    name: str, scale: str, root: Path, *, arms: Sequence[str] | None = None, seeds: Sequence[int] | None = None
+    name: str | Experiment,
+    scale: str,
+    root: Path,
+    *,
+    arms: Sequence[str] | None = None,
+    seeds: Sequence[int] | None = None,
+    basis: str | None = None,
 ) -> Selection:
-    """The runs of an experiment, or of `all`, at a scale. `arms` are some of its own; `seeds` may be others than the
-    record's. `all` leaves out experiments without that scale, and the demonstration, which has a command of its own."""
+    """The runs of an experiment, by its name or by its record, or of `all`, at a scale. `arms` are some of its own, and
+    what is expected of others is dropped; `seeds` may be others than the record's; `basis` is one of its own. `all`
+    leaves out experiments without that scale, and the demonstration, which has a command of its own."""
     if scale not in SCALES:
         raise UserError(f"--scale {scale}: write one of {', '.join(SCALES)}")
     if name == ALL and arms is not None:
         raise UserError(f"--arms {','.join(arms)} belong to one experiment; write its name instead of all")
     now: list[RunSpec] = []
     later: list[RunSpec] = []
-    for experiment in _all(scale) if name == ALL else [registry.get(name)]:
-        (later if experiment.after else now).extend(_runs(experiment, scale, arms, seeds))
-    return Selection(root, tuple(now), tuple(later), packed_runs(root))
+    stated: list[tuple[Experiment, str]] = []
+    own = isinstance(name, Experiment)
+    for experiment in _all(scale) if name == ALL else [name if isinstance(name, Experiment) else registry.get(name)]:
+        asked = experiment
+        if seeds is not None and own:
+            setting = replace(experiment.setting(scale), seeds=tuple(seeds))
+            experiment = asked = replace(experiment, settings={**experiment.settings, scale: setting})
+        if arms is not None:
+            narrowed(experiment, scale, arms)  # refuses unknown arms
+            experiment = chosen(root, experiment, scale, list(arms))
+        if own or arms is not None or (place(root, experiment, scale) / EXPERIMENT).is_file():
+            stated.append((merged(root, experiment, scale) if own else experiment, scale))
+        (later if experiment.after else now).extend(_runs(asked, scale, arms, seeds, basis))
+    return Selection(root, tuple(now), tuple(later), tuple(stated), packed_runs(root))
 
 
 def packed_runs(root: Path) -> dict[tuple[str, ...], RunFolder]:
@@ -117,9 +149,9 @@ def commands(
     if device is not None:
         options += ["--device", device]
     if root is not None:
-        options += ["--data-root", str(root.resolve())]
+        options += ["--data-root", os.path.realpath(root)]
     return [
-        shlex.join([*first, "manyheads", "train", "--resume", str(job.path.resolve()), *options])
+        shlex.join([*first, "manyheads", "train", "--resume", os.path.realpath(job.path), *options])
         for job in jobs
         if job.packed is None and Run.create(job.path, job.spec).result is None
     ]
@@ -130,18 +162,19 @@ def _all(scale: str) -> list[Experiment]:
     return [experiment for experiment in experiments if not experiment.run and scale in experiment.settings]
 
 
-def _runs(experiment: Experiment, scale: str, arms: Sequence[str] | None, seeds: Sequence[int] | None) -> list[RunSpec]:
+def _runs(
+    experiment: Experiment, scale: str, arms: Sequence[str] | None, seeds: Sequence[int] | None, basis: str | None
+) -> list[RunSpec]:
     setting = experiment.setting(scale)
-    names = [arm.name for arm in setting.arms]
-    for arm in arms or ():
-        if arm not in names:
-            raise UserError(
-                f"experiment {experiment.name} has no arm {arm!r} at scale {scale}{nearest(arm, names)}; it "
-                f"has {', '.join(names)}"
-            )
+    if basis is not None and basis not in setting.recipes:
+        raise UserError(
+            f"experiment {experiment.name} has no basis {basis!r}{nearest(basis, setting.recipes)}; it has "
+            f"{', '.join(setting.recipes)}"
+        )
     if seeds is not None:
         experiment = replace(experiment, settings={scale: replace(setting, seeds=tuple(seeds))})
-    return [spec for spec in specs(experiment, scale) if arms is None or spec.label["arm"] in arms]
+    runs = [spec for spec in specs(experiment, scale) if arms is None or spec.label["arm"] in arms]
+    return [spec for spec in runs if basis is None or spec.label.get("basis", basis) == basis]
 
 
 def _state(path: Path) -> str:

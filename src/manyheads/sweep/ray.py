@@ -52,7 +52,7 @@ def run(
     def work(waiting: list[int]) -> dict[int, Outcome]:
         if not waiting:
             return {}
-        where = None if root is None else str(root.resolve())
+        where = None if root is None else os.path.realpath(root)
         with cluster(workers, threads) as ray:
 
             def part(numbers: list[int], alone: bool) -> dict[int, Outcome]:
@@ -139,7 +139,7 @@ class _Flight:
             while self.running or (waiting and not asked.number):
                 while waiting and len(self.running) < self.most and not asked.number:
                     i = waiting.pop(0)
-                    self.running[self.task.remote(str(self.jobs[i].path.resolve()), *self.orders)] = i
+                    self.running[self.task.remote(os.path.realpath(self.jobs[i].path), *self.orders)] = i
                 if asked.number and not cancelled:
                     cancelled = True
                     for reference in self.running:

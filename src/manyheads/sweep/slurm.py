@@ -44,6 +44,7 @@ ARRAY = 1000  # jobs of an array; Slurm's own limit is 1001 unless a cluster cha
 MINUTES = 240  # of a job; one that needs more is queued again
 TIMES_UP = 100  # how often a job may be queued again because its time was up
 CLUSTERS = ("slurm", "local")
+OTHERS = stat.S_IWGRP | stat.S_IWOTH  # who else may write
 PAUSE = 1.0  # seconds between two looks at the jobs
 LINGER = 60.0  # seconds to wait, after a run was stopped from outside, for Slurm's signal to this process
 ENDED = ("COMPLETED", "FINISHED")  # states of a job that has ended by itself
@@ -149,7 +150,7 @@ def run(
     if cluster not in CLUSTERS:
         raise UserError(f"cluster {cluster}: write slurm, or local to try it on this machine without Slurm")
     given = dict(options or {})
-    where = (device, None if root is None else str(root.resolve()), threads)
+    where = (device, None if root is None else os.path.realpath(root), threads)
     most = (workers or 2) if cluster == "local" else ARRAY
     look = look or viewer()
     new = _new_folder(folder)
@@ -173,9 +174,9 @@ def _new_folder(folder: Path) -> Path:
         state = os.lstat(folder)
     except OSError as error:
         raise unwritten(folder, error) from error
-    if not stat.S_ISDIR(state.st_mode) or state.st_uid != os.geteuid() or state.st_mode & stat.S_IWOTH:
+    if not stat.S_ISDIR(state.st_mode) or state.st_uid != os.geteuid() or state.st_mode & OTHERS:
         raise UserError(
-            f"{folder} is a link, belongs to another user or can be written by all, and jobs run what lies in it; "
+            f"{folder} is a link, belongs to another user or can be written by others, and jobs run what lies in it; "
             "delete it, or write another --out"
         )
     try:
@@ -271,7 +272,7 @@ class _Queue:
         for group, alone in phases(self.jobs, numbers):
             executor, orders = self.ways[alone]
             with executor.batch():
-                submitted = [executor.submit(SlurmTask(), str(self.jobs[i].path.resolve()), *orders) for i in group]
+                submitted = [executor.submit(SlurmTask(), os.path.realpath(self.jobs[i].path), *orders) for i in group]
             for i, job in zip(group, submitted, strict=True):
                 note = JobNote(SCHEMA, self.cluster, str(self.folder), job.job_id)
                 replace(self.jobs[i].path / NOTE, dump(serialise.to_dict(note)))

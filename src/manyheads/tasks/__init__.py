@@ -10,7 +10,8 @@ from manyheads.spec.text import Glue, LanguageModel, MaskedLanguage
 
 from . import glue, images, long_range, measured_attention, measurements, points, text  # noqa: F401  # each registers its tasks
 from .measurements import measure
-from .task import Work, check, data_sha256, fit, open_task, remark
+from .task import Work, check, fit, open_task, remark
+from .task_data import check_data, data_digest
 
 __all__ = [
     "TASKS",
@@ -25,7 +26,8 @@ __all__ = [
     "Task",
     "Work",
     "check",
-    "data_sha256",
+    "check_data",
+    "data_digest",
     "fit",
     "from_dict",
     "measure",

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import hashlib
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Protocol
 
-import numpy as np
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
@@ -17,8 +15,9 @@ from torch.nn import functional
 
 from manyheads.arch.redesign import at_image
 from manyheads.data.decoded_images import Stream
+from manyheads.data.decoded_once import decoded, fits, writable
 from manyheads.data.image_augment import Geometry, Normaliser, erase, mixed, plan_mix
-from manyheads.data.image_readers import read
+from manyheads.data.image_readers import Splits, read
 from manyheads.data.image_types import Files, Held, Labelled, Numbers, Pixels, Terms, kept_apart
 from manyheads.data.local_data import data_root
 from manyheads.data.randomness import Indices, Order, balanced
@@ -31,7 +30,7 @@ from manyheads.spec.field_checks import between
 from manyheads.spec.images import Augment, Images
 from manyheads.spec.parts import Classify, ConvStem, Patch, Pixel
 
-from .task import check, check_probe, data_sha256, fit, open_task, remark, shares, wrong_input
+from .task import check, check_probe, fit, open_task, remark, shares, wrong_input
 from .validation import Validated
 
 LEAST, MOST = 32, 512  # images in an evaluation step
@@ -96,13 +95,16 @@ def _(task: Images, device: torch.device, seed: int, batch: int, *, root: Path |
     if task.augment.mixes and batch % 2:
         raise UserError(f"batch is {batch}; mixup and cutmix pair the rows of a batch: write an even one, {batch + 1}")
     dataset, place = image_set(task.data), data_root(root)
-    stored = read(task.data, place)
+    stored: Splits = read(task.data, place)
     classes = int(max(split.labels.max() for split in stored)) + 1
     if classes != task.class_count:
         todo = "unpack it again" if dataset.classes else f"write classes={classes}"
         raise UserError(
             f"{task.data} below {place} has {classes} classes, and the task says {task.class_count}; {todo}"
         )
+    if isinstance(stored[0], Files):
+        assert isinstance(stored[1], Files)
+        stored = _held(task, (stored[0], stored[1]), place, device)
     test = stored[1].first(task.test_limit)
     apart = task.limit, task.validation, "Images.validation"
     channels, size = task.shape
@@ -129,11 +131,19 @@ def _(task: Images, device: torch.device, seed: int, batch: int, *, root: Path |
         normalise=Normaliser(mean, std, device),
         seed=seed,
         device=device,
-        stored=stored,
     )
     if valid is not None:
         work.validation = replace(work, held_labels=valid.labels, split="valid")
     return work
+
+
+def _held(task: Images, splits: tuple[Files, Files], root: Path, device: torch.device) -> Splits:
+    """The images of files, decoded, where they fit into memory and every crop has the task's size; the files
+    otherwise."""
+    size = task.shape[1]
+    if task.augment.resized is not None or not fits(*splits, size, device) or not writable(root):
+        return splits
+    return decoded(task.data, splits, size, task.centre, root)
 
 
 class PictureSource(Protocol):
@@ -164,7 +174,6 @@ class ImageWork(Validated):
     seed: int
     device: torch.device
     split: Held = "test"
-    stored: tuple[Pixels | Files, ...] = ()  # what was read, of which this is a part
     unit: str = "images"
     per_sample: int = 1
     better: tuple[str, str] = ("top1", "up")
@@ -255,16 +264,3 @@ def _scores(logits: Float[Tensor, "batch classes"], labels: Int[Tensor, " batch"
     lower = torch.arange(logits.shape[1], device=logits.device) < labels[:, None]
     rank = (~(logits <= labelled) | ((logits == labelled) & lower)).sum(1)
     return torch.stack((torch.ones_like(loss), loss, rank < 1, rank < 5)).double()
-
-
-@data_sha256.register
-def _(work: ImageWork) -> str | None:
-    """Of the bytes of all images and labels; None where images are read from their files one by one."""
-    total = hashlib.sha256()
-    for split in work.stored:
-        if not isinstance(split, Pixels):
-            return None
-        total.update(str(split.images.shape).encode())
-        total.update(np.ascontiguousarray(split.images).data)
-        total.update(np.ascontiguousarray(split.labels, dtype="<i8").data)
-    return total.hexdigest()

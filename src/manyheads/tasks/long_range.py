@@ -79,7 +79,7 @@ def _(task: LraTask, arch: Arch) -> Arch:
     """`arch` for these sequences and classes. A vocabulary that is large enough stays, and so does all else."""
     form = task.form
     embed, head = _kinds(task, arch)
-    positions = form.tokens if embed.positions else 0
+    positions = form.tokens + embed.first if embed.positions else 0
     read: Any = replace(embed, vocab=max(embed.vocab, form.vocab), positions=positions)
     stages = tuple(replace(stage, tokens=form.tokens) for stage in arch.stages)
     return replace(arch, embed=read, stages=stages, head=replace(head, classes=form.classes))

@@ -121,7 +121,7 @@ def _(task: WrittenDown, arch: Arch, seed: int, device: torch.device) -> Finding
     points = sample[0][:, : task.tokens]
     middle = target.error(points.mean(1, keepdim=True), *sample).mean().item()  # always the mean of all points
     if task.network == "law":
-        loss = float(majority_vote(dim, op.heads))
+        loss = 0.0 if op.head_dim == dim else float(majority_vote(dim, op.heads))
         return Findings({"loss": loss, "accuracy": 1 - loss / 2}, ("loss", "down"), trivial={"loss": middle})
     match task.network:
         case "exact":

@@ -94,13 +94,6 @@ def remark(task: Task) -> str:
 
 
 @singledispatch
-def data_sha256(work: object) -> str | None:
-    """The SHA-256 of the data behind an opened task (a `Work`): training and held-out samples, before any is left out. None
-    where samples are generated, or where nobody has read all of them."""
-    return None
-
-
-@singledispatch
 def open_task(task: Task, device: torch.device, seed: int, batch: int, *, root: Path | None = None) -> Work:
     """The task opened on `device`; data is read below `root` (see `data.local_data`)."""
     raise UserError(

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import hashlib
 import math
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -22,11 +21,10 @@ from manyheads.nn.loss import IGNORED
 from manyheads.spec.arch import Arch
 from manyheads.spec.errors import UserError
 from manyheads.spec.field_checks import between
-from manyheads.spec.files import canonical
 from manyheads.spec.parts import Lm, Masked, Token
 from manyheads.spec.text import LanguageModel, MaskedLanguage, PackedText
 
-from .task import check, check_probe, data_sha256, fit, open_task, shares
+from .task import check, check_probe, fit, open_task, shares
 from .validation import Validated
 
 EVALUATED = 16_384  # tokens of an evaluation step
@@ -71,7 +69,9 @@ def _(task: PackedText, arch: Arch) -> Arch:
     """`arch` for this vocabulary and length, with as many learned positions as tokens; all else stays."""
     if not isinstance(arch.embed, Token):
         raise UserError(f"{task.data} is text and a {arch.family} model reads {type(arch.embed).__name__} input")
-    embed: Any = replace(arch.embed, vocab=task.ids, positions=task.tokens if arch.embed.positions else 0)
+    embed: Any = replace(
+        arch.embed, vocab=task.ids, positions=task.tokens + arch.embed.first if arch.embed.positions else 0
+    )
     stages = tuple(replace(stage, tokens=task.tokens) for stage in arch.stages)
     return replace(arch, embed=embed, stages=stages)
 
@@ -115,7 +115,7 @@ def _(task: LanguageModel, device: torch.device, seed: int, batch: int, *, root:
     train = Packed(source.train.tokens, task.tokens, 1, task.order, seed, batch)
     held = Packed(source.held.tokens, task.tokens, 1, "given", 0, 1)
     count = min(held.samples, task.test_limit or held.samples)
-    work = LanguageWork(train, held, count, device, task.tokens, task.ids, source.held.bytes_per_token, corpus=source)
+    work = LanguageWork(train, held, count, device, task.tokens, task.ids, source.held.bytes_per_token)
     valid = _validation(task, source, more=1)
     if valid is not None:
         own = source.train.bytes_per_token
@@ -140,7 +140,7 @@ def _(task: MaskedLanguage, device: torch.device, seed: int, batch: int, *, root
     train = Packed(source.train.tokens, task.tokens, 0, task.order, seed, batch)
     held = Packed(source.held.tokens, task.tokens, 0, "given", 0, 1)
     count = min(held.samples, task.test_limit or held.samples)
-    work = MaskedWork(train, held, count, device, task.tokens, hide, seed, corpus=source)
+    work = MaskedWork(train, held, count, device, task.tokens, hide, seed)
     valid = _validation(task, source, more=0)
     if valid is not None:
         work.validation = replace(work, held=valid, held_out=valid.samples)
@@ -156,7 +156,6 @@ class PackedWork(Validated):
     held_out: int
     device: torch.device
     per_sample: int
-    corpus: Corpus | None = field(default=None, kw_only=True)
 
     unit, better, waited = "tokens", ("loss", "down"), 0.0
 
@@ -256,12 +255,3 @@ def scores(loss: float, bytes_per_token: float | None = None) -> dict[str, float
     """A loss in nats a token, its perplexity and, where `bytes_per_token` is stated, bits a byte of text."""
     bits = {} if bytes_per_token is None else {"bits": loss / math.log(2) / bytes_per_token}
     return {"loss": loss, "perplexity": math.exp(min(loss, 700))} | bits
-
-
-@data_sha256.register
-def _(work: PackedWork) -> str | None:
-    """Of the manifests of the corpus, which have the SHA-256 of every source file and of the tokenizer."""
-    if work.corpus is None:
-        return None
-    splits = [asdict(split.manifest) for split in (work.corpus.train, work.corpus.held)]
-    return hashlib.sha256(canonical(splits).encode()).hexdigest()

@@ -11,6 +11,10 @@ ends; `training_state` is what a `checkpoint` stores; `results` has evaluation a
 
 from typing import Any
 
+from manyheads.spec.callable_room import make_callable
+
+make_callable(__name__)
+
 
 def __getattr__(name: str) -> Any:
     """`train`, `Recipe`, `Basis` and `Schedule`, imported when first used."""

@@ -26,7 +26,7 @@ from torch import Tensor
 from manyheads.spec import serialise
 from manyheads.spec.errors import UserError
 from manyheads.spec.field_checks import between, check_types
-from manyheads.spec.files import PARTIAL, canonical, dump, read_object, replace, sync_folder, unwritten
+from manyheads.spec.files import PARTIAL, canonical, dump, open_file, read_object, replace, sync_folder, unwritten
 
 from .parallel import Ranks
 
@@ -85,7 +85,7 @@ def save(folder: Path, tensors: dict[str, Tensor], note: CheckpointNote, ranks: 
             if not folder.exists():
                 folder.mkdir()
                 sync_folder(folder.parent)
-            for unfinished in folder.glob(f"*{PARTIAL}"):  # left by a kill
+            for unfinished in folder.glob(f"step-*{PARTIAL}"):  # left by a kill
                 _delete(unfinished)
             partial.mkdir()
     ranks.wait()
@@ -216,7 +216,7 @@ def _manifest(folder: Path) -> dict[str, str]:
     """The hash of every tensor file of a checkpoint."""
     hashes = {}
     for path in sorted(folder.glob("*.safetensors")):
-        with path.open("rb") as file:
+        with open_file(path) as file:
             hashes[path.name] = hashlib.file_digest(file, "sha256").hexdigest()
     return hashes
 

@@ -94,5 +94,6 @@ def exclusive(run: Run, ranks: Ranks) -> Iterator[None]:
             with suppress(UserError):  # a full disk may be the very reason
                 if run.result is None:
                     step = error.step if isinstance(error, Diverged) else (run.status or {}).get("step")
-                    run.write_status(state=state, step=step, message=str(error))
+                    diverged = {"diverged": True} if isinstance(error, Diverged) else {}
+                    run.write_status(state=state, step=step, message=str(error), **diverged)
             raise

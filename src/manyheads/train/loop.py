@@ -56,9 +56,9 @@ def train(
 
     Training resumes from the newest checkpoint. On SIGTERM or SIGINT it finishes the step, saves, and raises `Stopped`.
     `root` is the folder of the data; `events` writes TensorBoard events into the run folder; `weights` is the folder of
-    the model that a fine-tuning run starts from (`train.finetune`). `on_device` is the largest number of runs that share
-    the device meanwhile, this one included (None: unknown); it is written beside the times. With a recipe that
-    compiles, programs that this process compiled before are discarded."""
+    the model that a run with stated weights starts from (`train.finetune`). `on_device` is the largest number of runs
+    that share the device meanwhile, this one included (None: unknown); it is written beside the times. A process
+    keeps what it compiled for its latest designs, so that another seed of one does not compile again."""
     if run.result is not None:
         run.drop_checkpoints()
         return run.result
@@ -66,7 +66,7 @@ def train(
     recipe, task = run.spec.recipe, run.spec.task
     tasks.check(task, run.spec.arch)
     check_ramp(recipe, task)
-    check_weights(task, weights)
+    check_weights(run.spec, weights)
     if isinstance(task, Measurement):
         with joined("none", device) as ranks, exclusive(run, ranks):
             # another process may have finished it meanwhile
@@ -84,7 +84,7 @@ def train(
             try:
                 if remark := tasks.remark(task):
                     view.say(remark)
-                ensure_begun(run, task, ranks, weights, view.say)
+                ensure_begun(run, ranks, weights, view.say)
                 session = Session(
                     run,
                     recipe,
@@ -94,6 +94,7 @@ def train(
                     watch=view,
                     stop=stop,
                     on_device=on_device,
+                    root=root,
                     started=started,
                 )
                 return session.train()
@@ -115,9 +116,10 @@ class Session:
         watch: Watch,
         stop: StopRequest,
         on_device: int | None,
+        root: Path | None,
         started: float,
     ) -> None:
-        self.run, self.recipe, self.work = run, recipe, work
+        self.run, self.recipe, self.work, self.root = run, recipe, work, root
         self.budget, self.ranks, self.watch, self.stop, self.started = budget, ranks, watch, stop, started
         model = initial_model(run.spec.arch, recipe.rates, run.spec.seed, ranks)
         model.train()
@@ -289,6 +291,7 @@ class Session:
                 waited=waited,
                 overhead=max(0.0, time.monotonic() - self.started - (self.elapsed - self.began)),
                 on_device=state.on_device,
+                data=tasks.data_digest(run.spec.task, root=self.root),
             )
             self.status()
             run.finish(outcome)

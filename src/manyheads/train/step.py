@@ -5,9 +5,9 @@ graph is a single launch."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Hashable, Iterator
 from contextlib import contextmanager
-from types import FunctionType, MethodType
+from types import CodeType, FunctionType, MethodType
 from typing import Any, Protocol
 
 import torch
@@ -22,6 +22,8 @@ from .numerics import autocast, reseed, uses_compile, uses_graph, uses_half
 from .optimizer import Average
 from .parallel import Ranks
 from .sharding import clip, data_parallel, units
+
+DESIGNS = 32  # whose compiled programs a process keeps
 
 
 class Step(Protocol):
@@ -56,12 +58,12 @@ def make_step(
             return work.loss(caller, *batch)
 
     if uses_compile(recipe, ranks.device):
-        torch.compiler.reset()  # PyTorch compiles one code 8 times at most; runs before this one count, too
         if ranks.kind == "fsdp":  # a graph ends where FSDP gathers: at the blocks
+            torch.compiler.reset()  # PyTorch compiles one code 8 times at most; runs before this one count, too
             for unit in units(model):
                 compile_apart(unit)
         else:
-            forward = torch.compile(forward)
+            forward = torch.compile(compiled_once(forward, (str(model.arch), type(work), recipe.rows, recipe.rates)))
     parameters = list(model.parameters())
     unsharded = [parameter for parameter in parameters if parameter.ndim == 0] if ranks.kind == "fsdp" else []
 
@@ -152,6 +154,22 @@ class Captured:
             loss = self.step(*batch)
         torch.cuda.current_stream().wait_stream(side)
         return loss
+
+
+_codes: dict[Hashable, CodeType] = {}  # design -> the code that runs of it share, with what PyTorch compiled for it
+
+
+def compiled_once(forward: Callable[..., Tensor], design: Hashable) -> Callable[..., Tensor]:
+    """`forward` with a code that it shares with the other runs of a design in this process, so that other seeds and
+    learning rates use what was compiled. PyTorch checks whether that fits, and compiles anew where it does not; one code
+    it compiles 8 times at most, so designs have codes of their own."""
+    if design not in _codes and len(_codes) >= DESIGNS:
+        torch.compiler.reset()
+        _codes.clear()
+    plain: Any = forward
+    code = _codes.setdefault(design, plain.__code__.replace())
+    own: Any = FunctionType(code, plain.__globals__, plain.__name__, plain.__defaults__, plain.__closure__)
+    return own
 
 
 def compile_apart(block: nn.Module) -> None:

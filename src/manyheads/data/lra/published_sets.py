@@ -39,6 +39,17 @@ LUMA = np.array([0.2989, 0.5870, 0.1140])  # of ITU-R BT.601, as LRA's rgb_to_gr
 Reviews = list[tuple[int, bytes]]  # label and text
 
 
+def find_imdb(root: Path) -> Path:
+    """Where IMDB is below `root`."""
+    return first_found(root, IMDB_PLACES, "IMDB", IMDB_SOURCE)
+
+
+def find_aan(root: Path) -> Path:
+    """The folder of AAN's files below `root`."""
+    places = tuple(f"{folder}/{AAN_FILES['train']}" for folder in AAN_FOLDERS)
+    return first_found(root, places, "AAN", AAN_SOURCE).parent
+
+
 @lru_cache(maxsize=1)
 def imdb(root: Path) -> dict[str, Sequences]:
     """IMDB reviews (Maas et al. 2011) below `root` as whole texts; labels 0 (negative) and 1 (positive).
@@ -47,7 +58,7 @@ def imdb(root: Path) -> dict[str, Sequences]:
     validation and thus chooses its checkpoint on it. Here a tenth of the training reviews is the validation split:
     those whose text has a hash below 1/10, so that a review that occurs twice is in one split only, however the reviews
     are stored."""
-    place = first_found(root, IMDB_PLACES, "IMDB", IMDB_SOURCE)
+    place = find_imdb(root)
     if place.is_dir():
         train, test = _review_folder(place / "train"), _review_folder(place / "test")
     else:
@@ -117,8 +128,7 @@ def aan(root: Path, longest: int) -> dict[str, Sequences]:
 
     The files are those of LRA's archive: lines of label (0 or 1, also 1.0), two ids and two texts, separated by tabs.
     A paper occurs in many pairs and is stored once, by its id."""
-    places = tuple(f"{folder}/{AAN_FILES['train']}" for folder in AAN_FOLDERS)
-    folder = first_found(root, places, "AAN", AAN_SOURCE).parent
+    folder = find_aan(root)
     return {split: _paper_pairs(folder / name, longest) for split, name in AAN_FILES.items()}
 
 
@@ -168,8 +178,7 @@ def pixel_rows(data: str, root: Path) -> dict[str, Sequences]:
     The validation split is the last tenth of the training images, as in LRA."""
     if image_set(data).streamed:
         raise UserError(
-            f"{data} stays in files of any size; pixels in a row need images in memory: cifar10, cifar10_q5, "
-            "fashion_mnist"
+            f"{data} stays in files of any size; pixels in a row need images in memory: cifar10, fashion_mnist"
         )
     train, test = read(data, root)
     assert isinstance(train, Pixels)

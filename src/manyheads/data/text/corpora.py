@@ -12,8 +12,9 @@ import numpy as np
 
 from manyheads.spec.datasets import SHARDS, STORIES, VALID, check_corpus
 from manyheads.spec.errors import UserError
+from manyheads.spec.shell import word
 
-from .shards import MANIFEST, Manifest, Tokens, open_shards, vocabulary
+from .shards import MANIFEST, Manifest, Tokens, open_shards, read_manifest, vocabulary
 from .vocabulary import Vocabulary
 
 EMBEDDED = Path(__file__).parent / "stories"
@@ -57,9 +58,19 @@ def corpus_folder(name: str, root: Path) -> Path:
     folder = root / Path(name.removeprefix(SHARDS)).expanduser()
     if not folder.is_dir():
         raise UserError(
-            f"{name} is not at {folder}; write it with `manyheads tokenize FILES --out {folder}`, or name the "
+            f"{name} is not at {folder}; write it with `manyheads tokenize FILES --out {word(folder)}`, or name the "
             "folder that holds it with MANYHEADS_DATA=FOLDER"
         )
+    return folder
+
+
+def find_corpus(name: str, root: Path, held: str) -> Path:
+    """The folder of a corpus that has training text and, unless it is "", the split `held`; no id is read."""
+    folder = corpus_folder(name, root)
+    if folder != EMBEDDED:
+        read_manifest(folder / "train")
+        if held:
+            _check_split(folder, held)
     return folder
 
 
@@ -100,11 +111,7 @@ def _corpus(name: str, root: Path, held: float, split: str) -> Corpus:
         border = int((1 - held) * len(train.tokens))
         parts = train.tokens.cut(0, border), train.tokens.cut(border, len(train.tokens))
         return Corpus(name, folder, Split(train.manifest, parts[0]), Split(train.manifest, parts[1]))
-    if not (folder / split).is_dir():
-        raise UserError(
-            f"{folder} has no folder {split}; tokenize held-out text into it (--split {split}), or write held=0.1 "
-            "to hold out the last tenth of the training ids"
-        )
+    _check_split(folder, split)
     valid = Split(*open_shards(folder / split))
     if valid.manifest.digest != train.manifest.digest:
         one, other = (f"{split.manifest.tokenizer} ({split.manifest.digest[:12]})" for split in (train, valid))
@@ -112,6 +119,14 @@ def _corpus(name: str, root: Path, held: float, split: str) -> Corpus:
             f"{folder}: train was made with tokenizer {one} and {split} with {other}; tokenize one of them again"
         )
     return Corpus(name, folder, train, valid)
+
+
+def _check_split(folder: Path, split: str) -> None:
+    if not (folder / split).is_dir():
+        raise UserError(
+            f"{folder} has no folder {split}; tokenize held-out text into it (--split {split}), or write held=0.1 "
+            "to hold out the last tenth of the training ids"
+        )
 
 
 def tokenizer(name: str, root: Path) -> Vocabulary:

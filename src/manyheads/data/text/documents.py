@@ -14,13 +14,14 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import IO, Any
 
-from manyheads.spec.errors import UserError, optional
+from manyheads.spec.errors import UserError
 from manyheads.spec.json_text import parse
+
+from ..tables import TABLES, listed_tables, open_table
 
 BETWEEN = {"blank": "\n\n", "line": "\n", "file": ""}
 OPENERS: dict[str, Callable[..., Any]] = {".xz": lzma.open, ".gz": gzip.open, ".bz2": bz2.open}
 JSON_LINES = (".jsonl", ".ndjson", ".json")
-TABLES = (".arrow", ".parquet")
 CHUNK = 1 << 20  # characters read at a time
 
 
@@ -30,8 +31,7 @@ def sources(paths: Sequence[Path]) -> list[Path]:
     files: list[Path] = []
     for path in paths:
         if path.is_dir():
-            listed = (file for file in path.rglob("*") if file.suffix in TABLES)
-            tables = sorted(file for file in listed if not file.name.startswith("cache-"))
+            tables = listed_tables(path)
             if not tables:
                 raise UserError(
                     f"{path} is a folder without .arrow or .parquet files; give a Hugging Face dataset's "
@@ -99,7 +99,8 @@ def digest(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def _open(path: Path) -> IO[str]:
+def open_text(path: Path) -> IO[str]:
+    """Open a file of text to read it, compressed or not."""
     opener = OPENERS.get(path.suffix, open)
     opened: IO[str] = opener(path, "rt", encoding="utf-8")
     return opened
@@ -120,7 +121,7 @@ def _readable(path: Path, parts: Iterator[str]) -> Iterator[str]:
 
 def _plain(path: Path, mark: str) -> Iterator[str]:
     def chunks() -> Iterator[str]:
-        with _open(path) as file:
+        with open_text(path) as file:
             while chunk := file.read(CHUNK if mark else -1):
                 yield chunk
 
@@ -135,7 +136,7 @@ def _plain(path: Path, mark: str) -> Iterator[str]:
 
 def _json_lines(path: Path, field: str) -> Iterator[str]:
     def lines() -> Iterator[str]:
-        with _open(path) as file:
+        with open_text(path) as file:
             yield from file
 
     for number, line in enumerate(_readable(path, lines()), 1):
@@ -160,26 +161,10 @@ def _json_lines(path: Path, field: str) -> Iterator[str]:
 
 
 def _table(path: Path, field: str) -> Iterator[str]:
-    arrow = optional("pyarrow", "pyarrow", f"reading {path}")
-    if path.suffix == ".parquet":
-        parquet = optional("pyarrow.parquet", "pyarrow", f"reading {path}")
-        file = parquet.ParquetFile(path)
-        names, batches = file.schema_arrow.names, lambda: file.iter_batches(columns=[field])
-    else:
-        optional("pyarrow.ipc", "pyarrow", f"reading {path}")
-        source = arrow.memory_map(str(path))
-        try:
-            reader = arrow.ipc.open_stream(source)
-        except arrow.ArrowInvalid:  # files that end in .arrow have one of two formats
-            opened = arrow.ipc.open_file(source)
-            names = opened.schema.names
-            batches = lambda: (opened.get_batch(i) for i in range(opened.num_record_batches))  # noqa: E731
-        else:
-            names, batches = reader.schema.names, lambda: reader
-    if field not in names:
+    table = open_table(path)
+    if field not in table.columns:
         raise UserError(
-            f"{path} has no column {field!r}; it has {', '.join(names)}: name the column that holds the text"
+            f"{path} has no column {field!r}; it has {', '.join(table.columns)}: name the column that holds the text"
         )
-    for batch in batches():
-        for text in batch.column(batch.schema.get_field_index(field)).to_pylist():
-            yield (text or "").strip()
+    for (text,) in table.rows([field]):
+        yield (text or "").strip()

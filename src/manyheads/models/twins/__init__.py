@@ -9,8 +9,8 @@ from __future__ import annotations
 # family -> the functions here that map its tensors, FILE.FUNCTION; () where no library has the model, which then is
 # compared with a plain implementation or with torch.nn in the tests
 TWINS: dict[str, tuple[str, ...]] = {
-    "vit": ("timm_maps.vit", "hf_maps.vit"),
-    "deit": ("timm_maps.vit",),
+    "vit": ("timm_vit.vit", "hf_maps.vit"),
+    "deit": ("timm_vit.vit",),
     "xcit": ("timm_maps.xcit",),
     "tnt": ("timm_maps.tnt",),
     "volo": ("timm_maps.volo",),
@@ -19,6 +19,9 @@ TWINS: dict[str, tuple[str, ...]] = {
     "bert": ("hf_maps.bert",),
     "gpt2": ("hf_maps.gpt2",),
     "llama": ("hf_maps.llama",),
+    "gemma": ("hf_decoders.gemma",),
+    "gpt_neox": ("hf_decoders.gpt_neox",),
+    "opt": ("hf_decoders.opt",),
     "nystromformer": ("hf_maps.nystromformer",),
     "nearest_neighbor": (),
     "stack": (),

@@ -5,9 +5,12 @@
 
 from __future__ import annotations
 
-from manyheads.spec.arch import Arch, attentions, mlps
+from collections.abc import Mapping
+
+from manyheads.spec.arch import Arch, attentions
 from manyheads.spec.parts import Attention, Classify, Lm, Masked, Nystrom, Patch
 
+from .hf_decoders import LLAMA, decoder, tied
 from .tensors import Shape, SkipRows, Transpose, TwinTensor, modules, same, stacked
 
 
@@ -111,33 +114,14 @@ def tied_gpt2(arch: Arch) -> dict[str, str]:
 
 
 def llama(arch: Arch) -> list[TwinTensor]:
-    """The map between our Llama and transformers' LlamaForCausalLM and Qwen3ForCausalLM, which name their parts alike.
-    Queries, keys and values stand below each other here, and so do a gated MLP's gate and value."""
-    head = arch.head
-    assert isinstance(head, Lm)
-    tensors = [TwinTensor("embed.vocab.weight", ("model.embed_tokens.weight",))]
-    stages = [stage for stage in arch.stages for _ in range(stage.depth)]
-    layers = [pair for stage in stages for pair in zip(attentions(stage), mlps(stage), strict=True)]
-    for i, (op, mlp) in enumerate(layers):
-        ours, theirs = f"blocks.{i}", f"model.layers.{i}"
-        attention, its = f"{ours}.attention", f"{theirs}.self_attn"
-        halves = (f"{theirs}.mlp.gate_proj", f"{theirs}.mlp.up_proj")
-        tensors += _qkv(ours, [f"{its}.{part}_proj" for part in "qkv"], op)
-        tensors += same(f"{attention}.op.out", f"{its}.o_proj", ("weight", "bias")[: 1 + op.out_bias])
-        if op.qk_norm is not None:
-            tensors += same(f"{attention}.op.q_norm", f"{its}.q_norm", ("weight",))
-            tensors += same(f"{attention}.op.k_norm", f"{its}.k_norm", ("weight",))
-        tensors += same(f"{attention}.norm", f"{theirs}.input_layernorm", ("weight",))
-        tensors += same(f"{ours}.mlp.norm", f"{theirs}.post_attention_layernorm", ("weight",))
-        tensors += stacked(f"{ours}.mlp.op.inp", halves, (mlp.mlp_dim, mlp.mlp_dim), bias=False)
-        tensors += same(f"{ours}.mlp.op.out", f"{theirs}.mlp.down_proj", ("weight",))
-    tensors += same("head.norm", "model.norm", ("weight",))
-    return tensors if head.tied else [*tensors, TwinTensor("head.weight", ("lm_head.weight",))]
+    """The map between our Llama and transformers' LlamaForCausalLM and those that name their parts alike, such as
+    Qwen3ForCausalLM. Queries, keys and values stand below each other here, and so do a gated MLP's gate and value."""
+    return decoder(arch, LLAMA)
 
 
-def tied_llama(arch: Arch) -> dict[str, str]:
+def tied_llama(arch: Arch) -> Mapping[str, str]:
     """The tied name of LlamaForCausalLM, if its head is tied."""
-    return _tied_head(arch, "model.embed_tokens.weight")
+    return tied(arch, LLAMA)
 
 
 def _tied_head(arch: Arch, table: str) -> dict[str, str]:

@@ -68,6 +68,24 @@ class Stack(Conversion):
 
 
 @dataclass(frozen=True, slots=True)
+class Reordered(Conversion):
+    """The rows that `how` gives, in another order: row i here is row `order[i]` there."""
+
+    how: Conversion
+    order: tuple[int, ...]
+
+    def into(self, theirs: Sequence[Tensor]) -> Tensor:
+        """The rows in our order."""
+        return self.how.into(theirs)[list(self.order)]
+
+    def back(self, ours: Tensor) -> list[Tensor]:
+        """The rows in the twin's order."""
+        theirs = torch.empty_like(ours)
+        theirs[list(self.order)] = ours
+        return self.how.back(theirs)
+
+
+@dataclass(frozen=True, slots=True)
 class Shape(Conversion):
     """The same numbers in another shape (a convolution's weights as a matrix, a leading 1 dropped)."""
 
@@ -115,11 +133,13 @@ class SkipRows(Conversion):
 
 @dataclass(frozen=True, slots=True)
 class TwinTensor:
-    """`ours` is made of `theirs`, `how` says how."""
+    """`ours` is made of `theirs`, `how` says how. `reads` are further tensors of the twin that go into ours and have
+    entries of their own; `how` is given them after `theirs`, and on the way back makes `theirs` alone."""
 
     ours: str
     theirs: tuple[str, ...]
     how: Conversion = Copy()
+    reads: tuple[str, ...] = ()
 
 
 def same(ours: str, theirs: str, names: Sequence[str] = ("weight", "bias")) -> list[TwinTensor]:
@@ -150,7 +170,7 @@ def into(entries: Sequence[TwinTensor], theirs: Mapping[str, Tensor]) -> dict[st
             if tensors
         ]
         raise UserError(f"these weights are of another architecture ({'; '.join(parts)})")
-    return {entry.ours: entry.how.into([theirs[name] for name in entry.theirs]) for entry in entries}
+    return {entry.ours: entry.how.into([theirs[name] for name in entry.theirs + entry.reads]) for entry in entries}
 
 
 def back(entries: Sequence[TwinTensor], ours: Mapping[str, Tensor]) -> dict[str, Tensor]:

@@ -1,10 +1,12 @@
-"""timm's VisionTransformer, Xcit, TNT, VOLO and DaVit, tensor by tensor."""
+"""timm's Xcit, TNT, VOLO and DaVit, tensor by tensor; its VisionTransformer is in `timm_vit`."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Collection
 from math import isqrt
 
 from manyheads.spec.arch import Arch, attentions, class_attentions, side
+from manyheads.spec.errors import UserError
 from manyheads.spec.parts import (
     Attention,
     ClassAttention,
@@ -15,42 +17,13 @@ from manyheads.spec.parts import (
     Nested,
     Op,
     Outlook,
-    Patch,
     Stage,
 )
 
-from .tensors import Rows, Shape, TwinTensor, modules, same, stacked
+from .tensors import Shape, TwinTensor, modules, same, stacked
+from .timm_vit import BLOCK, HEAD, MLP, rows, vit
 
 BATCH = ("weight", "bias", "running_mean", "running_var")
-MLP = {"mlp.norm": "norm2", "mlp.op.inp": "mlp.fc1", "mlp.op.out": "mlp.fc2"}
-BLOCK = {"attention.norm": "norm1", "attention.op.qkv": "attn.qkv", "attention.op.out": "attn.proj"} | MLP
-HEAD = [*same("head.norm", "norm"), *same("head.out", "head")]
-
-
-def rows(ours: str, theirs: str, count: int, width: int) -> TwinTensor:
-    """A table of vectors, which timm keeps as 1 x count x width."""
-    return TwinTensor(ours, (theirs,), Shape((count, width), (1, count, width)))
-
-
-def vit(arch: Arch) -> list[TwinTensor]:
-    """The map between our ViT and timm's VisionTransformer (also its distilled DeiT)."""
-    embed, head, width = arch.embed, arch.head, arch.stages[0].width
-    assert isinstance(embed, Patch)
-    assert isinstance(head, Classify)
-    tokens = arch.stages[0].tokens - (0 if embed.class_positions else embed.class_tokens)
-    kernel = (width, embed.channels, embed.patch, embed.patch)
-    flat = (width, embed.channels * embed.patch**2)
-    tensors = [
-        TwinTensor("embed.proj.weight", ("patch_embed.proj.weight",), Shape(flat, kernel)),
-        TwinTensor("embed.proj.bias", ("patch_embed.proj.bias",)),
-        rows("embed.positions", "pos_embed", tokens, width),
-    ]
-    if embed.class_tokens:
-        names = ("cls_token", "dist_token")[: embed.class_tokens]
-        tensors.append(TwinTensor("embed.class_tokens", names, Rows(len(names))))
-    for i in range(sum(stage.depth for stage in arch.stages)):
-        tensors += modules(f"blocks.{i}", f"blocks.{i}", BLOCK)
-    return tensors + HEAD + (same("head.distill", "head_dist") if head.distill else [])
 
 
 def xcit(arch: Arch) -> list[TwinTensor]:
@@ -192,3 +165,15 @@ def davit(arch: Arch) -> list[TwinTensor]:
             for k in range(len(stage.unit)):
                 tensors += modules(f"stages.{i}.blocks.{j * len(stage.unit) + k}", f"stages.{i}.blocks.{j}.{k}", names)
     return tensors + same("head.norm", "head.norm") + same("head.out", "head.fc")
+
+
+def tensors_of(arch: Arch, theirs: Collection[str] = ()) -> list[TwinTensor]:
+    """The map between our model of a record and timm's; `theirs` are the names of timm's tensors, as in `vit`."""
+    if arch.family in ("vit", "deit"):
+        return vit(arch, theirs)
+    if arch.family not in MAPS:
+        raise UserError(f"timm has no model of family {arch.family!r}; it has vit, deit, {', '.join(MAPS)}")
+    return MAPS[arch.family](arch)
+
+
+MAPS: dict[str, Callable[[Arch], list[TwinTensor]]] = {"xcit": xcit, "tnt": tnt, "volo": volo, "davit": davit}

@@ -1,0 +1,131 @@
+"""The data of a task: whether it is here, before anything is trained, and its sha256, for the record of a run.
+
+`check_data` looks at the names of files alone, so that a sweep of a hundred runs is refused within a second where the data
+of the last one is missing. A task without data, or with data that is generated, passes."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from functools import lru_cache, singledispatch
+from pathlib import Path
+
+import numpy as np
+
+from manyheads.data.decoded_once import MOST, content_digest
+from manyheads.data.image_readers import find, read
+from manyheads.data.image_types import Files, Pixels
+from manyheads.data.local_data import data_root
+from manyheads.data.lra.published_sets import find_aan, find_imdb
+from manyheads.data.text.corpora import corpus_folder, find_corpus
+from manyheads.data.text.glue import glue_folder
+from manyheads.data.text.shards import MANIFEST
+from manyheads.spec.datasets import glue_set
+from manyheads.spec.images import Images
+from manyheads.spec.long_range import ByteText, PixelRow, Retrieval
+from manyheads.spec.task import Task
+from manyheads.spec.text import Glue, PackedText
+
+from .long_range import splits
+
+
+@singledispatch
+def check_data(task: Task, *, root: Path | None = None) -> None:
+    """Refuse a task whose data is not below `root`; the error says where to get it."""
+
+
+@check_data.register(Images)
+@check_data.register(PixelRow)
+def _(task: Images | PixelRow, *, root: Path | None = None) -> None:
+    find(task.data, data_root(root))
+
+
+@check_data.register(PackedText)
+def _(task: PackedText, *, root: Path | None = None) -> None:
+    find_corpus(task.data, data_root(root), "" if task.held else task.held_split)
+
+
+@check_data.register(Glue)
+def _(task: Glue, *, root: Path | None = None) -> None:
+    glue_folder(glue_set(task.task), task.data, data_root(root))
+
+
+@check_data.register(ByteText)
+def _(task: ByteText, *, root: Path | None = None) -> None:
+    if task.data == "imdb":
+        find_imdb(data_root(root))
+
+
+@check_data.register(Retrieval)
+def _(task: Retrieval, *, root: Path | None = None) -> None:
+    if task.data == "aan":
+        find_aan(data_root(root))
+
+
+@singledispatch
+def data_digest(task: Task, *, root: Path | None = None) -> dict[str, str] | None:
+    """The sha256 of the data that a task reads below `root`, and of what it was computed (`of`). None where there is no
+    data, or where the record of the task alone decides it."""
+    return None
+
+
+@data_digest.register(Images)
+@data_digest.register(PixelRow)
+def _(task: Images | PixelRow, *, root: Path | None = None) -> dict[str, str] | None:
+    return _of_images(task.data, data_root(root))
+
+
+@lru_cache(maxsize=4)
+def _of_images(name: str, root: Path) -> dict[str, str]:
+    """Of images in memory, labels and pixels. Of image files, labels and what is in the files; of more than `MOST` bytes
+    of them, labels, and the names and sizes of the files."""
+    train, test = read(name, root)
+    content = hashlib.sha256()
+    if isinstance(train, Pixels):
+        assert isinstance(test, Pixels)
+        for split in (train, test):
+            content.update(f"{split.images.shape}".encode())
+            content.update(np.ascontiguousarray(split.labels, dtype="<i8").data)
+            content.update(np.ascontiguousarray(split.images).data)
+        return {"sha256": content.hexdigest(), "of": "labels and pixels"}
+    assert isinstance(test, Files)
+    listed = [Path(os.fsdecode(path)) for split in (train, test) for path in split.paths.tolist()]
+    sizes = [path.stat().st_size for path in listed]
+    if sum(sizes) <= MOST:
+        return {"sha256": content_digest(train, test), "of": "labels and files"}
+    labels = [*train.labels.tolist(), *test.labels.tolist()]
+    for label, path, size in zip(labels, listed, sizes, strict=True):
+        content.update(f"{label} {path.name} {size}\n".encode(errors="surrogateescape"))
+    return {"sha256": content.hexdigest(), "of": "labels, names and sizes of files"}
+
+
+@data_digest.register(PackedText)
+def _(task: PackedText, *, root: Path | None = None) -> dict[str, str] | None:
+    """Of the manifests, which hold the checksums of the shards, and the sha256 of the tokenizer and of every source."""
+    folder = corpus_folder(task.data, data_root(root))
+    content = hashlib.sha256((folder / "train" / MANIFEST).read_bytes())
+    if not task.held:
+        content.update((folder / task.held_split / MANIFEST).read_bytes())
+    return {"sha256": content.hexdigest(), "of": "manifests"}
+
+
+@data_digest.register(Glue)
+def _(task: Glue, *, root: Path | None = None) -> dict[str, str] | None:
+    facts = glue_set(task.task)
+    folder = glue_folder(facts, task.data, data_root(root))
+    content = hashlib.sha256()
+    for name in ("train.tsv", *facts.held):
+        content.update((folder / name).read_bytes())
+    return {"sha256": content.hexdigest(), "of": "files"}
+
+
+@data_digest.register(ByteText)
+@data_digest.register(Retrieval)
+def _(task: ByteText | Retrieval, *, root: Path | None = None) -> dict[str, str] | None:
+    if task.data == "made":
+        return None
+    content = hashlib.sha256()
+    for split in splits(task, data_root(root)).values():
+        for array in (split.labels, split.lengths, *split.stores):
+            content.update(np.ascontiguousarray(array).data)
+    return {"sha256": content.hexdigest(), "of": "labels and texts"}
