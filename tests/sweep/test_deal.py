@@ -14,7 +14,7 @@ from manyheads.runs import Run
 from manyheads.spec.errors import UserError
 from manyheads.spec.measurements import Footprint
 from manyheads.sweep.capacity import Machine, choose
-from manyheads.sweep.deal import Deal, Expected, Limit
+from manyheads.sweep.deal import Deal, ExpectedTime, Limit
 from manyheads.sweep.forecast import Forecast
 from manyheads.sweep.jobs import Job, QuietView
 from manyheads.sweep.local import run
@@ -31,10 +31,12 @@ def dealt(deal: Deal) -> list[int]:
     return list(iter(deal.next, None))
 
 
-def five(root: Path) -> tuple[list[Job], dict[Path, Expected]]:
+def five(root: Path) -> tuple[list[Job], dict[Path, ExpectedTime]]:
     """Two seeds of two arms, and what they take: 10, 20, 40, 30 s."""
     made = jobs(root, tiny(arms=2, seeds=(0, 1)))
-    return made, {job.path: Expected(seconds, 5.0) for job, seconds in zip(made, (10.0, 20.0, 40.0, 30.0), strict=True)}
+    return made, {
+        job.path: ExpectedTime(seconds, 5.0) for job, seconds in zip(made, (10.0, 20.0, 40.0, 30.0), strict=True)
+    }
 
 
 def within(seconds: float) -> Limit:
@@ -114,7 +116,7 @@ class OnceBegun(Limit):
 def test_when_the_time_is_up_a_run_is_saved_and_the_others_are_left(tmp_path: Path) -> None:
     first, second = jobs(tmp_path, tiny(100_000, checkpoint_every=5, probe_every=0, evaluate_every=0.5))
     limit = OnceBegun(time.monotonic() + HOUR, 0.0, first)
-    expected = {first.path: Expected(2.0), second.path: Expected(1.0)}
+    expected = {first.path: ExpectedTime(2.0), second.path: ExpectedTime(1.0)}
     outcomes = run([first, second], workers=1, device="cpu", look=QuietView(), expected=expected, limit=limit)
     assert [outcome.fate for outcome in outcomes] == ["left", "left"]
     step = newest_checkpoint(first.path)

@@ -13,7 +13,7 @@ from manyheads.spec.errors import UserError
 
 if TYPE_CHECKING:
     from manyheads.runs import RunFolder
-    from manyheads.sweep.deal import Expected, Limit
+    from manyheads.sweep.deal import ExpectedTime, Limit
     from manyheads.sweep.forecast import Forecast
     from manyheads.sweep.jobs import Job
 
@@ -25,7 +25,7 @@ class Slice:
     """How runs are dealt: the number of worker processes, what is expected of each run, and the time limit."""
 
     workers: int
-    expected: dict[Path, Expected] = field(default_factory=dict)
+    expected: dict[Path, ExpectedTime] = field(default_factory=dict)
     limit: Limit | None = None
 
 
@@ -87,19 +87,19 @@ def prepare_slice(
     return Slice(workers, expected, limit)
 
 
-def _expected(each: Forecast, overhead: float, speed: float) -> Expected:
+def _expected(each: Forecast, overhead: float, speed: float) -> ExpectedTime:
     """What is left of a run, by its last checkpoint."""
-    from manyheads.sweep.deal import Expected
+    from manyheads.sweep.deal import ExpectedTime
     from manyheads.sweep.jobs import progress
     from manyheads.sweep.worker import newest_checkpoint
 
     assert each.seconds is not None
     begun = newest_checkpoint(each.job.path) >= 0
     share = 1 - progress(each.job)[0] if begun else 1.0
-    return Expected(share * each.seconds / speed + overhead, overhead)
+    return ExpectedTime(share * each.seconds / speed + overhead, overhead)
 
 
-def _compare(forecasts: Sequence[Forecast], expected: dict[Path, Expected], limit: Limit) -> None:
+def _compare(forecasts: Sequence[Forecast], expected: dict[Path, ExpectedTime], limit: Limit) -> None:
     """Say so where no run fits into the time."""
     from manyheads.report.number_text import duration
     from manyheads.spec.measurements import Measurement

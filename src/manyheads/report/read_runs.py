@@ -12,7 +12,7 @@ from manyheads.runs import RunFolder, find
 from manyheads.spec.arch import Arch
 from manyheads.spec.errors import UserError
 from manyheads.spec.experiment import SCALES, Expect, Experiment, Setting
-from manyheads.spec.experiment_file import EXPERIMENT, load
+from manyheads.spec.experiment_file import EXPERIMENT, experiment_from_dict, load
 from manyheads.spec.run import RunSpec
 from manyheads.spec.task import SCRATCH
 from manyheads.spec.text import Glue
@@ -224,15 +224,18 @@ def read_runs(root: Path, experiments: Mapping[str, Experiment], asked: Asked | 
 
 
 def _stated(folders: Sequence[RunFolder]) -> tuple[dict[tuple[str, str], Experiment], list[RunFolder]]:
-    """The experiments that are written beside these runs, by name and scale, and the files of those that cannot be read.
+    """The experiments that are written beside these runs, or packed with them, by name and scale, and the places of those
+    that cannot be read.
     Where two files of one name expect different things, the second cannot be read together with the first."""
     stated: dict[tuple[str, str], Experiment] = {}
     problems = []
+    packed = {folder.path.parent: folder.packed.content.get("experiment") for folder in folders if folder.packed}
     for place in dict.fromkeys(folder.path.parent for folder in folders):
-        if not (place / EXPERIMENT).is_file():
+        data = packed.get(place)
+        if data is None and (place in packed or not (place / EXPERIMENT).is_file()):
             continue
         try:
-            one = load(place / EXPERIMENT)
+            one = load(place / EXPERIMENT) if data is None else experiment_from_dict(data)
             for scale in one.settings:
                 if stated.setdefault((one.name, scale), one) != one:
                     raise UserError(

@@ -2,7 +2,8 @@
 
 A line has the run's name below that folder, its specification and id, its result (with machine, versions, commit, time,
 and the number of processes on the device, as far as the run recorded them), its last status with the date, and its
-measurements, thinned. Models and checkpoints are not in it."""
+measurements, thinned; and the `experiment.json` beside its folder, where there is one, which says what was expected.
+Models and checkpoints are not in it."""
 
 from __future__ import annotations
 
@@ -12,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from manyheads.spec.errors import UserError
+from manyheads.spec.experiment_file import EXPERIMENT
 from manyheads.spec.files import read_object, unwritten
 
 from .folder import SPEC, RunFolder, identity
@@ -55,7 +57,9 @@ def content(run: RunFolder, name: str) -> dict[str, Any]:
     """What a pack holds of a finished run that is called `name` there."""
     if run.packed is not None:
         return run.packed.content | {"name": name}
+    stated = read_object(run.path.parent / EXPERIMENT)
     return {
+        **({} if stated is None else {"experiment": stated}),
         "name": name,
         "spec": read_object(run.path / SPEC),
         "status": run.status,

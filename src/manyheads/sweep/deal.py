@@ -23,7 +23,7 @@ LEAST = 2.0  # times its overhead that have to be left so that a run is begun wh
 
 
 @dataclass(frozen=True)
-class Expected:
+class ExpectedTime:
     """What is left of a run: seconds in the company that it will have, and the part of them before its first step."""
 
     seconds: float
@@ -55,7 +55,7 @@ class Deal:
 
     jobs: Sequence[Job]
     waiting: list[int]
-    expected: Mapping[Path, Expected] = field(default_factory=dict)
+    expected: Mapping[Path, ExpectedTime] = field(default_factory=dict)
     limit: Limit | None = None
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
@@ -88,8 +88,8 @@ class Deal:
         """Whether a job that will not finish should be begun."""
         return not isinstance(self.jobs[i].spec.task, Measurement) and left > LEAST * self._expected(i).overhead
 
-    def _expected(self, i: int) -> Expected:
-        return self.expected.get(self.jobs[i].path, Expected(0.0))
+    def _expected(self, i: int) -> ExpectedTime:
+        return self.expected.get(self.jobs[i].path, ExpectedTime(0.0))
 
     def _longest(self, i: int) -> float:
         return -self._expected(i).seconds

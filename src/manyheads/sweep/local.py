@@ -22,7 +22,7 @@ from types import FrameType
 from manyheads.runs import Busy, Run
 from manyheads.spec.errors import UserError
 
-from .deal import Deal, Expected, Limit
+from .deal import Deal, ExpectedTime, Limit
 from .jobs import Job, Outcome, Viewer, carry_out, outcome, phases, viewer, wait_for_others
 from .worker import Deaths, Worker, newest_checkpoint
 
@@ -47,7 +47,7 @@ def run(
     threads: int = 1,
     root: Path | None = None,
     look: Viewer | None = None,
-    expected: Mapping[Path, Expected] | None = None,
+    expected: Mapping[Path, ExpectedTime] | None = None,
     limit: Limit | None = None,
 ) -> list[Outcome]:
     """Do every job and say what became of it, in the order of `jobs`.
