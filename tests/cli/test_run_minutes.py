@@ -6,9 +6,14 @@ from pathlib import Path
 
 import pytest
 
+from manyheads.cli.run_slice import _expected
+from manyheads.runs import Run
 from manyheads.runs.pack import pack
 from manyheads.spec.errors import UserError
+from manyheads.sweep.deal import ExpectedTime
+from manyheads.sweep.forecast import Forecast
 from tests.cli.test_run import call, here, states, toys  # noqa: F401
+from tests.sweep.tiny import jobs, tiny
 
 
 def test_less_time_than_a_run_takes_is_said_and_loses_nothing(tmp_path: Path, toys: None) -> None:  # noqa: F811
@@ -53,3 +58,14 @@ def test_a_dry_run_says_what_its_times_are_learnt_from(tmp_path: Path, toys: Non
     assert "Times: original, lean by their operations and layers alone." in without
     assert "learn from" not in without
     assert not (tmp_path / "runs").exists()
+
+
+def test_what_is_left_of_a_run_that_has_begun_is_told_by_its_own_speed(tmp_path: Path) -> None:
+    (job,) = jobs(tmp_path, tiny(1000, arms=1))
+    run = Run.create(job.path, job.spec)
+    fresh = _expected(Forecast(job, False, 1, steps=1000, seconds=80.0), 5.0, 0.5)
+    assert fresh == ExpectedTime(165.0, 5.0)
+    run.timings.append({"step": 600, "seconds": 30.0, "rate": 1.0})
+    (job.path / "checkpoint" / "step-00000500").mkdir(parents=True)
+    begun = _expected(Forecast(job, False, 1, steps=1000, seconds=80.0), 5.0, 0.5)
+    assert begun == ExpectedTime(30.0, 5.0, begun=True)  # 500 steps of 0.05 s, and what is not training

@@ -51,6 +51,13 @@ def test_without_a_limit_seeds_keep_their_order_and_the_longest_of_each_is_first
     assert dealt(Deal(made, [0, 1, 2, 3])) == [0, 1, 2, 3]
 
 
+def test_a_run_that_has_begun_is_finished_before_another_is_begun(tmp_path: Path) -> None:
+    made, expected = five(tmp_path)
+    for i in (1, 3):
+        expected[made[i].path] = replace(expected[made[i].path], begun=True)
+    assert dealt(Deal(made, [0, 1, 2, 3], expected, within(HOUR))) == [1, 3, 2, 0]
+
+
 @pytest.mark.parametrize(
     ("left", "order"),
     [

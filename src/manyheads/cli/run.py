@@ -6,6 +6,7 @@ import json
 import os
 import re
 import sys
+import time
 from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -85,6 +86,7 @@ def run(
 
     With other data, another budget or --set it is a changed copy, whose runs and page are kept apart from the
     experiment's own."""
+    started = time.monotonic()  # a time limit counts from here, before anything heavy is imported
     each = 1 if threads is None else threads
     _check(executor, workers, each, device, slurm)
     check_minutes(minutes, executor, workers)
@@ -95,7 +97,7 @@ def run(
     from .asked_experiment import asked, check_data, split_basis
     from .data import fetch
 
-    limit = None if minutes is None else Limit.after(60 * minutes)
+    limit = None if minutes is None else Limit.after(60 * minutes, started)
     one, budget = split_basis(basis)
     change = Change(tuple(data or ()), steps, budget, epochs, batch, lr, tuple(settings or ()), data_root)
     wanted, size = asked(experiment, scale, change, tokenizer)

@@ -88,15 +88,21 @@ def prepare_slice(
 
 
 def _expected(each: Forecast, overhead: float, speed: float) -> ExpectedTime:
-    """What is left of a run, by its last checkpoint."""
+    """What is left of a run. One that has begun is expected to go on as fast as it was."""
+    from manyheads.runs import Run
     from manyheads.sweep.deal import ExpectedTime
-    from manyheads.sweep.jobs import progress
     from manyheads.sweep.worker import newest_checkpoint
 
     assert each.seconds is not None
-    begun = newest_checkpoint(each.job.path) >= 0
-    share = 1 - progress(each.job)[0] if begun else 1.0
-    return ExpectedTime(share * each.seconds / speed + overhead, overhead)
+    seconds, step = each.seconds / speed, newest_checkpoint(each.job.path)
+    if step < 0:
+        return ExpectedTime(seconds + overhead, overhead)
+    if each.steps is not None:
+        past = Run.open(each.job.path).timings.read()
+        if past and past[-1]["step"] > 0:
+            seconds = each.steps * past[-1]["seconds"] / past[-1]["step"]
+        seconds *= max(0.0, 1 - step / each.steps)
+    return ExpectedTime(seconds + overhead, overhead, begun=True)
 
 
 def _compare(forecasts: Sequence[Forecast], expected: dict[Path, ExpectedTime], limit: Limit) -> None:

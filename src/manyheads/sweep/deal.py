@@ -1,8 +1,9 @@
-"""Which run is next: longest runs first, and within a time limit those that can be finished before others.
+"""Which run is next. Runs that have begun come first, the one with least left before others; then the longest.
 
-Without a limit the seeds keep their order, so that an interrupted sweep has whole comparisons first, and only the runs
-of one seed are sorted by length. With one, all runs are. A run that does not fit into the time that is left is begun
-when no other run is, unless it is a measurement: that has no checkpoint and would start anew."""
+Without a time limit the seeds keep their order, so that an interrupted sweep has whole comparisons first, and only the
+runs of one seed are sorted. With one, all runs are, and what can be finished in the time that is left comes before what
+cannot. A run that will not finish is begun when no other run can be, unless it is a measurement: that has no checkpoint
+and would start anew."""
 
 from __future__ import annotations
 
@@ -24,10 +25,12 @@ LEAST = 2.0  # times its overhead that have to be left so that a run is begun wh
 
 @dataclass(frozen=True)
 class ExpectedTime:
-    """What is left of a run: seconds in the company that it will have, and the part of them before its first step."""
+    """What is left of a run: seconds in the company that it will have, and those of them that are not training. One that
+    has `begun` resumes from a checkpoint."""
 
     seconds: float
     overhead: float = 0.0
+    begun: bool = False
 
 
 @dataclass(frozen=True)
@@ -61,12 +64,12 @@ class Deal:
 
     def __post_init__(self) -> None:
         if self.limit is not None:
-            self.waiting = sorted(self.waiting, key=self._longest)
+            self.waiting = sorted(self.waiting, key=self._order)
             return
         by_seed = groupby(
             self.waiting, key=lambda i: (self.jobs[i].spec.label.get("experiment"), self.jobs[i].spec.seed)
         )
-        self.waiting = [i for _, group in by_seed for i in sorted(group, key=self._longest)]
+        self.waiting = [i for _, group in by_seed for i in sorted(group, key=self._order)]
 
     def next(self) -> int | None:
         """The number of the next job; None where none is left, or none that should be begun in the time that is."""
@@ -91,5 +94,6 @@ class Deal:
     def _expected(self, i: int) -> ExpectedTime:
         return self.expected.get(self.jobs[i].path, ExpectedTime(0.0))
 
-    def _longest(self, i: int) -> float:
-        return -self._expected(i).seconds
+    def _order(self, i: int) -> tuple[bool, float]:
+        expected = self._expected(i)
+        return (False, expected.seconds) if expected.begun else (True, -expected.seconds)
