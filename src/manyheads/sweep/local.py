@@ -169,7 +169,8 @@ class _Pool:
         if self.asked:
             raise Interrupted([*outcomes.values()], self.asked)
         for i in self.deal.waiting:
-            outcomes[i] = Outcome(self.jobs[i], "left", "not begun")
+            begun = newest_checkpoint(self.jobs[i].path) >= 0
+            outcomes[i] = self._left(self.jobs[i]) if begun else Outcome(self.jobs[i], "left", "not begun")
         return outcomes
 
     @property
