@@ -8,7 +8,22 @@ from hypothesis import strategies as st
 
 from manyheads.arch import families as f
 from manyheads.spec.arch import Arch
-from manyheads.spec.parts import Attention, Lm, Mlp, Norm, Residual, Rope, RopeLlama3, Softmax, Token
+from manyheads.spec.parts import (
+    Attention,
+    AttentionPooler,
+    ClassAttention,
+    Classify,
+    Features,
+    Lm,
+    Mlp,
+    Norm,
+    Pooler,
+    Residual,
+    Rope,
+    RopeLlama3,
+    Softmax,
+    Token,
+)
 
 numbers = st.integers
 heads, head_dims = st.integers(1, 31), st.sampled_from((1, 3, 8, 16, 21, 32, 40, 64, 85))
@@ -21,7 +36,7 @@ NORMS = ("layer", "rms", "rms_plus_one", "layer_plus_one", "layer_no_bias", "lay
 def vit(draw) -> Arch:
     """ViT and DeiT, 0 to 2 class tokens."""
     tokens = draw(numbers(0, 2))
-    return f.vit(
+    arch = f.vit(
         draw(widths),
         draw(depths),
         draw(heads),
@@ -36,6 +51,21 @@ def vit(draw) -> Arch:
         scaled=draw(st.sampled_from((None, 0.1))),
         family="deit" if tokens == 2 else "vit",
     )
+    width = arch.stages[0].width
+    embed = replace(
+        arch.embed,
+        bias=draw(st.booleans()),
+        registers=draw(numbers(0, 3)),
+        mask_token=draw(st.booleans()),
+        norm=draw(st.sampled_from((None, f.LAYER5))),
+    )
+    poolers = [None, AttentionPooler(ClassAttention(draw(heads), draw(head_dims)), Mlp(draw(mlps)))]
+    poolers += [Pooler("class", f.LAYER5, draw(numbers(1, 30)), draw(st.booleans()), "tanh")] * (tokens > 0)
+    heads_of = [arch.head, Features(draw(st.sampled_from((None, f.LAYER5))), draw(st.sampled_from(poolers)))]
+    heads_of.append(Classify(draw(numbers(1, 30)), "patches", hidden=draw(numbers(0, 9))))
+    heads_of += [Classify(draw(numbers(1, 30)), "class_and_patches", hidden=draw(numbers(0, 9)))] * (tokens > 0)
+    stage = replace(arch.stages[0], tokens=arch.stages[0].tokens + embed.registers, width=width)
+    return replace(arch, embed=embed, stages=(stage,), head=draw(st.sampled_from(heads_of)))
 
 
 @st.composite
@@ -131,9 +161,9 @@ def crammed_bert(draw) -> Arch:
 
 @st.composite
 def bert(draw) -> Arch:
-    """BERT."""
-    tokens = draw(numbers(1, 40))
-    return f.bert(
+    """BERT, with rows before the first position and without, and with every head."""
+    tokens, first = draw(numbers(1, 40)), draw(numbers(0, 3))
+    arch = f.bert(
         draw(widths),
         draw(depths),
         draw(heads),
@@ -141,9 +171,13 @@ def bert(draw) -> Arch:
         draw(mlps),
         vocab=draw(numbers(4, 99)),
         tokens=tokens,
-        positions=tokens + draw(numbers(0, 5)),
+        positions=tokens + first + draw(numbers(0, 5)),
         types=draw(numbers(0, 3)),
     )
+    pooler = Pooler(draw(st.sampled_from(("class", "last", "end"))), None, draw(numbers(1, 30)), draw(st.booleans()))
+    masked = replace(arch.head, act=draw(st.sampled_from(("gelu", "relu", "quick_gelu"))))
+    head = draw(st.sampled_from((masked, Features(), Features(f.LAYER5, pooler))))
+    return replace(arch, embed=replace(arch.embed, first=first), head=head)
 
 
 @st.composite

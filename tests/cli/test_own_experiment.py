@@ -11,6 +11,8 @@ import pytest
 
 from manyheads.cli import main
 from manyheads.experiments import registry
+from manyheads.experiments.measured_theory import THEOREM
+from manyheads.report.page import write
 from manyheads.runs import find
 from manyheads.spec.comparison import Comparison, Loses
 from manyheads.spec.experiment_file import load
@@ -40,6 +42,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     )
     toy = replace(toy, name="toy", title="A toy", run="", comparisons=pairs)
     monkeypatch.setattr(registry, "EXPERIMENTS", {"toy": toy})
+    monkeypatch.setitem(write.__kwdefaults__, "experiments", {"toy": toy})
     monkeypatch.chdir(tmp_path)
     (tmp_path / "mine.py").write_text(
         MINE.replace("TOY = ", "_TOY = ").replace("(TOY", "(_TOY").replace("TOY.s", "_TOY.s")
@@ -187,3 +190,21 @@ def test_a_damaged_record_beside_the_runs_is_listed(capsys: pytest.CaptureFixtur
     file = place / "runs/mine-own/experiment.json"
     file.write_text(json.dumps({"schema": 1}))
     assert "it has no `settings`" in page(capsys, place)
+
+
+def test_a_pack_keeps_what_was_expected(capsys: pytest.CaptureFixture[str], place: Path) -> None:
+    ran(capsys, "mine.py")
+    folders = page(capsys, place)
+    assert call(capsys, "pack", "runs", "--out", "mine.jsonl.xz")[0] == 0
+    code, said = call(capsys, "report", "mine.jsonl.xz")
+    assert code == 0
+    verdict = next(line for line in folders.split("- ") if line.startswith("lean against original"))
+    assert verdict.split(" page:")[0] in said
+
+
+def test_what_trains_nothing_cannot_be_trained_otherwise(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(registry, "EXPERIMENTS", {"theorem": THEOREM})
+    code, said = call(capsys, "run", "theorem", "--steps", "3", *HERE)
+    assert (code, "theorem measures and trains nothing, and --steps 3 is about training" in said) == (2, True)

@@ -54,6 +54,8 @@ def batch_of(name: str, rows: int = 3, labels: bool = False) -> dict[str, Tensor
     """A batch by its keywords."""
     arch = FAMILIES[name]
     (x,) = inputs(arch, rows, dtype=torch.float64)
+    if arch.dialect == "roberta":  # where an id is that of padding, positions that are not given leave it out
+        x = x.where(x != arch.embed.first - 1, 0)
     batch = {"input_ids" if name in TEXTS else "pixel_values": x}
     if labels:
         batch["labels"] = x if isinstance(arch.head, Lm | Masked) else torch.arange(rows) % 2

@@ -13,11 +13,14 @@ from manyheads.arch.families import gpt2, vit
 from manyheads.arch.redesign import redesign
 from manyheads.cli import main
 from manyheads.interop.compare import by_name
-from manyheads.interop.compared_models import arm_names
+from manyheads.interop.compared_models import arm_names, kept_apart
 from manyheads.runs import Run, find
 from manyheads.spec.errors import UserError
 from manyheads.spec.experiment_file import load
+from manyheads.spec.long_range import ListOps
+from manyheads.spec.points import NearestNeighbor
 from manyheads.spec.serialise import save
+from manyheads.tasks import Images
 
 ORIGINAL = vit(16, 4, 2, 8, 32, image=28, patch=14, channels=1, classes=10)
 LEAN = redesign(ORIGINAL, depth=2, heads=4)
@@ -200,3 +203,18 @@ def test_packages_that_are_called_stay_packages() -> None:
     assert callable(manyheads.report)
     assert Recipe().batch == 128
     assert write.__module__ == "manyheads.report.page"
+
+
+def test_a_task_that_reports_its_validation_samples_is_compared_on_its_test_samples() -> None:
+    assert kept_apart(ListOps()) == (ListOps(), "test_top1")
+    assert kept_apart(Images()) == (Images(validation=0.1), "")
+    assert kept_apart(Images(validation=0.3)) == (Images(validation=0.3), "")
+    with pytest.raises(UserError, match="keeps no validation samples apart from training"):
+        kept_apart(NearestNeighbor())
+
+
+def test_the_same_model_twice_is_refused(capsys: pytest.CaptureFixture[str], models: Path) -> None:
+    save(LEAN, "again.json")
+    code, said = call(capsys, "compare", "lean.json", "again.json", *SMALL, *HERE)
+    assert (code, "lean and again are the same model on this data" in said) == (2, True)
+    assert not (models / "runs").exists()

@@ -12,6 +12,7 @@ import pytest
 import torch
 
 from manyheads.arch import families as f
+from manyheads.arch.redesign import redesign
 from manyheads.models.build import build
 from manyheads.spec.arch import Arch
 from manyheads.spec.errors import UserError
@@ -66,6 +67,8 @@ def test_what_no_stock_class_expresses_is_refused_with_the_difference(tmp_path: 
         ),
         (ORIGINALS["xcit"], "transformers has no class for family 'xcit'"),
         (ORIGINALS["gpt2_tinystories"], "GPT2LMHeadModel cannot express this model"),
+        (redesign(ORIGINALS["clip_text"], heads=5), "CLIPTextModel cannot express .* not a multiple of the number of"),
+        (redesign(ORIGINALS["roberta"], heads=4), "RobertaForMaskedLM cannot express .*head_dim is 16 in this record"),
     ):
         with pytest.raises(UserError, match=message):
             door.export(arch, tmp_path, seed=0, stock=True)

@@ -62,9 +62,8 @@ def test_xcits_layer_scales_start_where_timms_do(name: str) -> None:
 @pytest.mark.parametrize(
     ("name", "says"),
     [
-        ("vit_base_patch16_clip_224", "a norm before its blocks"),
-        ("vit_base_patch16_siglip_224", "attention that pools its tokens"),
-        ("vit_small_patch14_reg4_dinov2", "register tokens"),
+        ("test_vit3", "attention that pools its tokens for a classifier"),
+        ("aimv2_large_patch14_224", "a norm of its patches before their positions"),
         ("swin_tiny_patch4_window7_224", "is a SwinTransformer"),
         ("xcit_nano_12_p16_224", "norms its class token alone"),
         ("vit_small_r26_s32_224", "a HybridEmbed in place of plain patches"),

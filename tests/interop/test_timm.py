@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -151,6 +152,24 @@ def test_a_record_file_and_a_name_of_ones_own(tmp_path: Path) -> None:
 def test_what_cannot_be_honoured_is_refused(arguments: dict, says: str) -> None:
     with pytest.raises(UserError, match=says):
         timm.create_model("manyheads", **arguments)
+
+
+def test_features_that_are_not_there_are_refused() -> None:
+    model = timm.create_model("manyheads", arch=ORIGINALS["vit"])
+    with pytest.raises(UserError, match="at 3 places; write the last so many"):
+        model.forward_intermediates(inputs(ORIGINALS["vit"])[0], [3])
+    with pytest.raises(UserError, match="write 'NCHW' or 'NLC'"):
+        model.forward_intermediates(inputs(ORIGINALS["vit"])[0], output_fmt="NHWC")
+    with pytest.raises(UserError, match="write 32 or 40"):
+        model.set_input_size(36)
+
+
+def test_a_head_of_class_token_and_patches_is_exchanged_at_its_width() -> None:
+    arch = replace(ORIGINALS["vit"], head=replace(ORIGINALS["vit"].head, pool="class_and_patches"))
+    model = timm.create_model("manyheads", arch=arch, num_classes=0)
+    assert model(inputs(arch)[0]).shape == (2, model.head_hidden_size) == (2, 64)
+    model.reset_classifier(4)
+    assert model(inputs(arch)[0]).shape == (2, 4)
 
 
 def test_no_weights_are_promised() -> None:

@@ -7,6 +7,7 @@ import copy
 import pickle
 import tempfile
 from collections.abc import Callable
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -20,9 +21,17 @@ from torch import Tensor
 
 import manyheads.interop.timm  # noqa: F401 (registers the models)
 from manyheads.interop.emit import emit
+from manyheads.spec.parts import Norm
 from tests.models.tiny import ORIGINALS, inputs
 
+_VIT = ORIGINALS["vit"]
 FAMILIES = {name: ORIGINALS[name] for name in ("vit", "deit_distilled", "xcit", "tnt", "tnt_legacy", "volo", "davit")}
+FAMILIES["vit_registers"] = replace(  # with all that stands in front of the patches, as DINOv2 and CLIP have it
+    _VIT,
+    embed=replace(_VIT.embed, class_positions=False, registers=2, bias=False, norm=Norm()),
+    stages=(replace(_VIT.stages[0], tokens=_VIT.stages[0].tokens + 2),),
+    head=replace(_VIT.head, pool="patches", norm_last=True),
+)
 OTHER_SIZE = {name: arch.embed.image * 2 for name, arch in FAMILIES.items()}
 Check = Callable[[str], None]
 

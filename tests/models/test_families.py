@@ -92,14 +92,27 @@ def test_no_family_is_added_halfway(family: str) -> None:
     assert not lacking, f"family {family!r} lacks:\n  " + "\n  ".join(lacking)
 
 
+# functions that several maps share
+HELPERS = {
+    "timm_vit.rows",
+    "timm_maps.tensors_of",
+    "hf_decoders.decoder",
+    "hf_decoders.norm",
+    "hf_maps.encoder",
+    "hf_vision_maps.tower",
+    "hf_vision_maps.vit_head",
+    "hf_vision_maps.vit_layers",
+}
+
+
 def test_nothing_is_registered_for_a_family_that_is_not_there() -> None:
     assert set(building.MODELS) == set(twins.TWINS) == set(records.FAMILIES)
     maps = {
         f"{file}.{name}"
-        for file in ("timm_vit", "timm_maps", "hf_maps", "hf_decoders")
+        for file in ("timm_vit", "timm_maps", "hf_maps", "hf_decoders", "hf_text_maps", "hf_vision_maps")
         for name, map_ in vars(twin_maps(file)).items()
         if isinstance(map_, FunctionType) and map_.__module__.endswith(file) and not name.startswith(("_", "tied"))
-    } - {"timm_vit.rows", "timm_maps.tensors_of", "hf_decoders.decoder", "hf_decoders.norm"}
+    } - HELPERS
     assert {name for names in twins.TWINS.values() for name in names} == maps
 
 

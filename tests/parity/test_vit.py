@@ -11,6 +11,7 @@ from manyheads.interop.read_timm import read
 from manyheads.models.build import build
 from manyheads.models.twins import timm_vit
 from manyheads.models.twins.tensors import back, into
+from manyheads.spec.arch import Arch
 from manyheads.spec.parts import Attention, Mlp
 
 from .harness import TOLERANCE, agree, randomise
@@ -29,6 +30,11 @@ FORMS = {  # what differs from the plain ViT -> timm's name, and arguments that 
     "no norm at the end": ("vit_intern300m_patch14_448", {"img_size": 28}),
     "gate and value apart, RMS norms, no biases": ("vit_tiny_patch16_224", {
         "img_size": 32, "mlp_layer": "SwiGLU", "norm_layer": "rmsnorm", "qkv_bias": False, "proj_bias": False}),
+    "registers": ("vit_small_patch14_reg4_dinov2", {"img_size": 42}),
+    "a norm before the blocks, patches without bias": ("vit_base_patch16_clip_224", {"img_size": 32}),
+    "quick GELU": ("vit_base_patch32_clip_quickgelu_224", {"img_size": 64}),
+    "mean of patches behind registers": ("vit_wee_patch16_reg1_gap_256", {"img_size": 32}),
+    "mean of patches behind a class token": ("eva_large_patch14_196", {"img_size": 42}),
     "norms of queries and keys": ("vit_tiny_patch16_224", {"img_size": 32, "qk_norm": True, "norm_layer": "layernorm"}),
 }
 # fmt: on
@@ -93,6 +99,20 @@ def test_branches_side_by_side_are_one_layer_with_all_heads(scaled: float | None
     assert isinstance(attention, Attention)
     assert isinstance(mlp, Mlp)
     assert (attention.heads, attention.head_dim, mlp.mlp_dim, arch.stages[0].depth) == (6, 16, 2 * 4 * 48, 2)
+    carried_both_ways(arch, theirs)
+
+
+@pytest.mark.parametrize("settings", [{}, {"class_token": True, "global_pool": "token"}])
+def test_registers_take_up_their_positions(settings: dict) -> None:
+    """timm's registers may have positions, behind that of the class token; ours are their sum, which computes the same."""
+    theirs = timm.create_model("test_vit2", img_size=32, num_classes=10, depth=2, reg_tokens=3, **settings)
+    arch = read(theirs, "test_vit2")
+    assert arch.embed.registers == 3  # type: ignore[union-attr]
+    carried_both_ways(arch, theirs)
+
+
+def carried_both_ways(arch: Arch, theirs: nn.Module) -> None:
+    """All tensors random, loaded here and then there: outputs and the gradient of the images are the same."""
     ours, entries = build(arch).double().eval(), timm_vit.vit(arch, theirs.state_dict())
     randomise(theirs).eval()
     assert not ours.load_state_dict(into(entries, theirs.state_dict())).missing_keys
@@ -112,3 +132,17 @@ def difference(ours: nn.Module, theirs: nn.Module) -> float:
         assert out.abs().max() > 1e-3
         results.append((out.detach(), batch.grad))
     return max(((a - b).abs().max() / b.abs().max()).item() for a, b in zip(*results, strict=True))
+
+
+@pytest.mark.parametrize(
+    ("form", "name", "side"),
+    [("class token", "vit_small_patch14_dinov2", 42), ("pooling by attention", "vit_base_patch16_siglip_224", 32)],
+)
+def test_a_model_without_classes_gives_the_same_vector(form: str, name: str, side: int) -> None:
+    """timm's backbone returns its class token, or what a learned token reads of all; ours is read without a classifier,
+    and its head's pooler gives the same."""
+    theirs = twin_of(name, {"img_size": side, "num_classes": 0})
+    arch, batch = read(theirs), images(side)
+    ours = lambda model: model.head.pooled(model(batch))  # noqa: E731
+    entries = timm_vit.vit(arch, theirs.state_dict())
+    agree(f"vit (no classes, {form})", f"timm {name}", arch, theirs, entries, ours, lambda model: model(batch))

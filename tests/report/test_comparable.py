@@ -247,10 +247,13 @@ def test_scores_on_a_budget_of_seconds_need_runs_that_were_alone(tmp_path: Path)
     assert "6 of 6 runs shared their device" in reason
 
 
-@pytest.mark.parametrize("facts", [{"trivial": {"top1": 0.12}}, {"held_out": 500}])
+@pytest.mark.parametrize(
+    "facts", [{"trivial": {"top1": 0.12}}, {"held_out": 500}, {"data": {"sha256": "b" * 64, "of": "labels and pixels"}}]
+)
 def test_data_with_other_facts_is_other_data(tmp_path: Path, facts: dict[str, Any]) -> None:
-    own(tmp_path, "original", 0.8, held_out=10_000)
-    own(tmp_path, "lean", 0.9, **({"held_out": 10_000} | facts))
+    usual = {"held_out": 10_000, "data": {"sha256": "a" * 64, "of": "labels and pixels"}}
+    own(tmp_path, "original", 0.8, **usual)
+    own(tmp_path, "lean", 0.9, **(usual | facts))
     found, reason = word(only_section(tmp_path))
     assert found == "not comparable"
     assert "their data" in reason

@@ -57,11 +57,11 @@ def softmax_flops(op: Attention, mix: Softmax, width: Num, tokens: Num) -> Num:
 
 
 def softmax_saved(op: Attention, mix: Softmax, width: Num, tokens: Num, fused: bool) -> Saved:
-    """Queries, keys, values, heads, and one map a head; with a cap, which no fused kernel computes, a second map, of
-    capped scores."""
+    """Queries, keys, values, heads, and one map a head; with a cap, which no fused kernel computes, the capped scores as
+    well."""
     maps = op.heads * tokens * tokens
-    kept = maps if mix.cap is None else 2 * maps
-    return Saved(compute=tokens * _in_and_out(op), maps=0 if fused and mix.cap is None else kept)
+    capped = 0 if mix.cap is None else maps
+    return Saved(compute=tokens * _in_and_out(op) + capped, maps=0 if fused and mix.cap is None else maps)
 
 
 # --------------------------------------------------------------------------------------------------- over channels

@@ -40,8 +40,7 @@ def roberta(
         eps=eps,
     )
     assert isinstance(arch.embed, Token)
-    embed = replace(arch.embed, first=first)
-    return replace(arch, embed=embed, head=head or arch.head, dialect="roberta")
+    return replace(arch, embed=replace(arch.embed, first=first), head=head or arch.head, dialect="roberta")
 
 
 def dinov2(

@@ -2,27 +2,47 @@
 
 from __future__ import annotations
 
-from manyheads.spec.parts import Classify, Coordinates, Embed, Features, Lm, Masked, Pair, Stage, Token
+from manyheads.spec.parts import (
+    AttentionPooler,
+    Classify,
+    Coordinates,
+    Embed,
+    Features,
+    Lm,
+    Masked,
+    Pair,
+    Pooler,
+    Stage,
+    Token,
+)
 
+from .attention_cost import class_attention_params
+from .layer_cost import mlp_params
 from .quantities import Formulas, Num, Params, Saved, linear, matmul, norm_params
 
 
 # ----------------------------------------------------------------------------------------------------------- classes
 def classify_params(head: Classify, embed: Embed, last: Stage) -> Params:
     """A hidden layer and classes, or as many classifiers as there are."""
-    norm = norm_params(head.norm, last.width)
+    norm, pooled = norm_params(head.norm, last.width), _pooled(head, last)
     if head.hidden:
-        return Params(norm=norm, head=linear(last.width, head.hidden, True) + linear(head.hidden, head.classes, True))
-    count = 1 + head.distill + head.aux
-    return Params(norm=norm, head=count * linear(last.width, head.classes, True))
+        return Params(norm=norm, head=linear(pooled, head.hidden, True) + linear(head.hidden, head.classes, True))
+    others = (head.distill + head.aux) * linear(last.width, head.classes, True)
+    return Params(norm=norm, head=linear(pooled, head.classes, True) + others)
 
 
 def classify_flops(head: Classify, embed: Embed, last: Stage) -> Num:
     """One pooled row for each classifier; VOLO's auxiliary one reads every patch token."""
+    pooled = _pooled(head, last)
     if head.hidden:
-        return matmul(1, last.width, head.hidden) + matmul(1, head.hidden, head.classes)
+        return matmul(1, pooled, head.hidden) + matmul(1, head.hidden, head.classes)
     aux = matmul(last.tokens - 1, last.width, head.classes) if head.aux else 0
-    return (1 + head.distill) * matmul(1, last.width, head.classes) + aux
+    return matmul(1, pooled, head.classes) + head.distill * matmul(1, last.width, head.classes) + aux
+
+
+def _pooled(head: Classify, last: Stage) -> Num:
+    """Numbers that are pooled from a sample."""
+    return 2 * last.width if head.pool == "class_and_patches" else last.width
 
 
 def entering_saved(head: object, embed: Embed, last: Stage) -> Saved:
@@ -79,7 +99,8 @@ def masked_flops(head: Masked, embed: Embed, last: Stage) -> Num:
 def masked_saved(head: Masked, embed: Embed, last: Stage) -> Saved:
     """As a language model's, and what BERT's dense layer, its activation and its norm read."""
     entering, logits = last.tokens * last.width, last.tokens * _vocab(embed)
-    extra = Saved(stream=entering, compute=2 * entering) if head.transform else Saved()
+    kept = 1 if head.act in ("relu", "tanh") else 2  # those keep their output alone, which the norm reads
+    extra = Saved(stream=entering, compute=kept * entering) if head.transform else Saved()
     return extra + Saved(stream=entering + logits, compute=entering + logits)
 
 
@@ -101,12 +122,16 @@ def coordinates_flops(head: Coordinates, embed: Embed, last: Stage) -> Num:
 
 # --------------------------------------------------------------------------------------------------------- features
 def features_params(head: Features, embed: Embed, last: Stage) -> Params:
-    """The norm of the tokens, and the norm and the linear map of the pooler."""
-    norm, pooler = norm_params(head.norm, last.width), head.pooler
-    if pooler is None:
-        return Params(norm=norm)
-    dense = 0 if pooler.out is None else linear(last.width, pooler.out, pooler.bias)
-    return Params(norm=norm + norm_params(pooler.norm, last.width), head=dense)
+    """The norm of the tokens, and the parts of the pooler."""
+    width, norm = last.width, Params(norm=norm_params(head.norm, last.width))
+    match head.pooler:
+        case AttentionPooler() as pooler:
+            inside = class_attention_params(pooler.attention, width) + mlp_params(pooler.mlp, width)
+            return norm + inside + Params(norm=norm_params(pooler.norm, width), head=width)
+        case Pooler() as pooler:
+            dense = 0 if pooler.out is None else linear(width, pooler.out, pooler.bias)
+            return norm + Params(norm=norm_params(pooler.norm, width), head=dense)
+    return norm
 
 
 def features_flops(head: Features, embed: Embed, last: Stage) -> Num:

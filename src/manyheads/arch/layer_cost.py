@@ -111,8 +111,8 @@ def _around(branch: Residual, width: Num, tokens: Num) -> Saved:
     rows = _rows(branch, tokens) if isinstance(branch.op, Mlp) else tokens
     once = rows * width
     normed = 0 if branch.norm is None else once
-    after = 0 if branch.after is None else once  # reads what a product has made
-    return Saved(stream=normed, compute=normed + after + (0 if branch.scaled is None else once))
+    after = 0 if branch.after is None else once  # a norm reads in the stream's precision, also what a product made
+    return Saved(stream=normed + after, compute=normed + (0 if branch.scaled is None else once))
 
 
 # ------------------------------------------------------------------------------------------- TNT's nested layers

@@ -100,8 +100,6 @@ def construction_arms(scale: str) -> tuple[Arm, ...]:
         )
         for tokens in LENGTHS
     ]
-    law = nearest_neighbor(dim, 1, 1, dim, dim, tokens=3)
-    out.append(Arm("exact_law", law, "what is proved of one full-rank head: no error", {"network": "law"}))
     for name, share in RANKS.items():
         rank = max(1, dim // share)
         for more, suffix in ((1, ""), (4, "_more"))[: 1 if name == "full" else 2]:
@@ -114,6 +112,8 @@ def construction_arms(scale: str) -> tuple[Arm, ...]:
                     {"network": "drawn", "biases": count},
                 )
             )
+    law = nearest_neighbor(dim, 1, 1, dim, dim, tokens=3)
+    out.append(Arm("exact_law", law, "what is proved of one full-rank head: no error", {"network": "law"}))
     return tuple(out)
 
 

@@ -15,6 +15,7 @@ from manyheads import tasks
 from manyheads.spec.errors import UserError
 from manyheads.spec.experiment import Arm, Experiment, Setting
 from manyheads.spec.files import canonical
+from manyheads.spec.measurements import Measurement
 from manyheads.spec.recipe import Recipe
 from manyheads.spec.serialise import from_dict, to_dict
 from manyheads.spec.task import Task
@@ -67,6 +68,11 @@ def changed(experiment: Experiment, scale: str, change: Change, named: Callable[
             "changed copy has none of these; change that one"
         )
     setting = experiment.setting(scale)
+    if all(isinstance(arm.own_task(setting), Measurement) for arm in setting.arms):
+        raise UserError(
+            f"experiment {experiment.name} measures and trains nothing, and {change.options()} is about training; leave it "
+            "out"
+        )
     recipes = {basis: _recipe(recipe, change) for basis, recipe in setting.recipes.items()}
     task = setting.task and _task(setting.task, setting.arms[0], change, named)
     arms = tuple(_arm(arm, setting, replace(setting, task=task), change, named) for arm in setting.arms)

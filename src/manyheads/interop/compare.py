@@ -123,7 +123,9 @@ class PlannedComparison:
             tasks.check_data(task, root=self.data_root)
         selection.write_experiments()
         selection.share()
-        return execute(jobs)
+        outcomes = execute(jobs)
+        selection.share()
+        return outcomes
 
     def _chosen(self, choosing: Experiment) -> dict[str, Rate]:
         """The rate of each arm that did best on the validation samples."""

@@ -13,6 +13,7 @@ from manyheads.spec.comparison import Comparison, Expect, Loses
 from manyheads.spec.errors import UserError, nearest
 from manyheads.spec.experiment import OWN, Arm, Best, Experiment, Setting
 from manyheads.spec.images import Images
+from manyheads.spec.long_range import LraTask
 
 from .new_run import fitted
 from .resolve import resolve
@@ -59,16 +60,20 @@ def comparison(
     if len(models) < 2:
         raise UserError(f"{against} alone is compared with nothing; name two models or more")
     arch, task, recipe = planned(models[against], stated)
+    metric = ""
     if validation:
-        task = kept_apart(task)
+        task, metric = kept_apart(task)
     _check_margin(expected, task)
     others = {name: fitted(_record(model), task) for name, model in models.items() if name != against}
+    _check_different({against: arch, **others})
     arms = [Arm(against, arch, "what the others are compared with"), *(Arm(name, one) for name, one in others.items())]
-    pairs = [Comparison(name, against, expected.expect, expected.margin, primary=True) for name in others]
+    pairs = [
+        Comparison(name, against, expected.expect, expected.margin, metric=metric, primary=True) for name in others
+    ]
     if controls:
         pairs = [_with_controls(pair, arch, others[pair.arm], arms, alone=len(others) == 1) for pair in pairs]
         rest = [arm.name for arm in arms if arm.name not in models]
-        pairs += [Comparison(_lean(name, others), name, "open") for name in rest]
+        pairs += [Comparison(_lean(name, others), name, "open", metric=metric) for name in rest]
     order = {name: place for place, name in enumerate(models)}
     arms.sort(key=lambda arm: order.get(arm.name, len(order)))
     return Experiment(
@@ -81,15 +86,18 @@ def comparison(
     )
 
 
-def kept_apart(task: Task) -> Task:
-    """The task with validation samples: training samples that are neither trained nor reported on."""
+def kept_apart(task: Task) -> tuple[Task, str]:
+    """The task with validation samples, which are neither trained nor reported on, and the score that is compared then:
+    the headline (empty), or, where that is of the validation samples themselves, the test score."""
+    if isinstance(task, LraTask) and task.test:
+        return task, "test_top1"
     share = getattr(task, "validation", None)
     if share is None:
         raise UserError(
             f"{type(task).__name__} keeps no validation samples apart from training, by which a learning rate could be "
             "chosen; leave --rates out, and state one with --lr"
         )
-    return task if share else replace(task, validation=VALIDATION)  # type: ignore[call-arg]  # it has the field
+    return (task if share else replace(task, validation=VALIDATION)), ""  # type: ignore[call-arg]  # it has the field
 
 
 def _record(model: str | Arch) -> Arch:
@@ -125,6 +133,15 @@ def _with_controls(pair: Comparison, original: Arch, lean: Arch, arms: list[Arm]
 def _lean(control: str, others: Mapping[str, Arch]) -> str:
     """The redesign that a control belongs to."""
     return control.rpartition(".")[0] if len(others) > 1 else next(iter(others))
+
+
+def _check_different(models: Mapping[str, Arch]) -> None:
+    """Refuse two names of one model, whose runs would be the same."""
+    seen: dict[Arch, str] = {}
+    for name, arch in models.items():
+        if arch in seen:
+            raise UserError(f"{seen[arch]} and {name} are the same model on this data; name two that differ")
+        seen[arch] = name
 
 
 def _check_margin(expected: Expected, task: Task) -> None:

@@ -17,6 +17,8 @@ ACTS: dict[str, Act] = {
     "gelu": "gelu",
     "gelu_new": "gelu_tanh",
     "gelu_pytorch_tanh": "gelu_tanh",
+    "quick_gelu": "quick_gelu",
+    "tanh": "tanh",
     "relu": "relu",
     "relu2": "relu_squared",
     "silu": "silu",

@@ -11,6 +11,7 @@ from typing import Any, Literal
 from torch import Tensor
 from torch.nn import functional as F
 
+from manyheads.models.vit import ViT
 from manyheads.spec.arch import Arch
 from manyheads.spec.errors import UserError, optional
 from manyheads.spec.parts import Classify, Features, Masked, Patch, Token
@@ -58,6 +59,7 @@ class ManyheadsModel(ManyheadsPreTrained):
         position_ids: Tensor | None = None,
         inputs_embeds: Tensor | None = None,
         pixel_values: Tensor | None = None,
+        bool_masked_pos: Tensor | None = None,
         output_attentions: bool | None = None,
         output_hidden_states: bool | None = None,
         return_dict: bool | None = None,
@@ -66,7 +68,14 @@ class ManyheadsModel(ManyheadsPreTrained):
         """`last_hidden_state`; `pooler_output`, where the record has a pooler; hidden states and attention maps, where they
         are asked for."""
         if pixel_values is not None:
-            x, left = self.watch(lambda: self.model.features(pixel_values), output_hidden_states, output_attentions)
+            hidden = {} if bool_masked_pos is None else {"hidden": bool_masked_pos.bool()}
+            if hidden and not isinstance(self.model, ViT):
+                raise UserError(
+                    "bool_masked_pos hides patches of a model with a mask token, and this has none; leave it out"
+                )
+            x, left = self.watch(
+                lambda: self.model.features(pixel_values, **hidden), output_hidden_states, output_attentions
+            )
         else:
             refuse_foreign(kwargs, position_ids)
             ids, mask, given = read_text(
@@ -78,7 +87,7 @@ class ManyheadsModel(ManyheadsPreTrained):
         last = left["hidden_states"][-1] if "hidden_states" in left else self.normed(x)
         head = self.model.arch.head
         if isinstance(head, Features) and head.pooler is not None:
-            pooled = self.model.head.pooled(last)
+            pooled = self.model.head.pooled(last, input_ids)
             result = outputs.BaseModelOutputWithPooling(last_hidden_state=last, pooler_output=pooled, **left)
             return self.finish(result, return_dict)
         return self.finish(outputs.BaseModelOutput(last_hidden_state=last, **left), return_dict)

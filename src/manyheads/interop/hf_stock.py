@@ -1,26 +1,24 @@
-"""A model of ours as transformers' own GPT-2, Llama, Qwen, BERT or ViT, where one of these can express its record."""
+"""A model of ours as one of transformers' own, such as GPT-2, Llama, BERT or ViT, where one of these can express its
+record. The configurations of encoders are in `hf_stock_encoders`."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import asdict
 from typing import Any
 
 from torch import nn
 
 from manyheads.models.resize import difference
-from manyheads.models.twins import hf_maps
-from manyheads.models.twins.tensors import TwinTensor, back
+from manyheads.models.twins.hf_types import MAPS
+from manyheads.models.twins.tensors import back
 from manyheads.spec.arch import Arch
 from manyheads.spec.errors import UserError
-from manyheads.spec.parts import Act, Attention, Classify, Masked, Mlp, Norm, Patch, Rope, RopeLlama3, Softmax, Token
+from manyheads.spec.parts import Rope, RopeLlama3, Softmax, Token
 
 from .hf_config import transformers
+from .hf_stock_encoders import ACTS, ENCODERS, Settings, sizes_of
 from .read_hf import from_config
-
-ACTS: dict[Act, str] = {"gelu": "gelu", "gelu_tanh": "gelu_new", "relu": "relu", "silu": "silu", "tanh": "tanh"}
-Settings = tuple[str, dict[str, Any]]  # the class's name, and its configuration
-Map = Callable[[Arch], list[TwinTensor]]
 
 
 def stock_model(model: nn.Module) -> Any:
@@ -28,47 +26,51 @@ def stock_model(model: nn.Module) -> Any:
     that it does not say exactly is refused with the first difference."""
     arch = model.arch
     assert isinstance(arch, Arch)
-    if arch.family not in STOCK:
+    if (arch.family, arch.dialect) not in STOCK:
+        families = ", ".join(dict.fromkeys(family for family, _ in STOCK))
+        named = repr(arch.family) + (f" in dialect {arch.dialect!r}" if arch.dialect else "")
         raise UserError(
-            f"transformers has no class for family {arch.family!r}; those it has are of {', '.join(STOCK)}. Leave stock "
-            "out: the folder then loads after import manyheads.interop.hf"
+            f"transformers has no class for family {named}; those it has are of {families}. Leave stock out: the folder "
+            "then loads after import manyheads.interop.hf"
         )
-    configure, entries, tied = STOCK[arch.family]
-    name, settings = configure(arch)
-    kind = getattr(transformers, name)
-    config = kind.config_class(**settings)
-    said = from_config(config.to_dict() | {"architectures": [name]})
-    fault = difference(arch, said, sides=("in this record", f"in every {name} of its sizes"))
-    if fault:
-        raise UserError(
+    faults = []
+    for configure in STOCK[arch.family, arch.dialect]:
+        name, settings = configure(arch)
+        kind = getattr(transformers, name)
+        fault, config = _said(arch, kind, settings)
+        if not fault:
+            return _twin(model, arch, kind, config)
+        faults.append(
             f"{name} cannot express this model: {fault}. Leave stock out: the folder then loads after import "
             "manyheads.interop.hf"
         )
-    state = back(entries(arch), model.state_dict())
-    state |= {again: state[source] for again, source in tied(arch).items()}
+    raise UserError(faults[0])
+
+
+def _said(arch: Arch, kind: Any, settings: dict[str, Any]) -> tuple[str, Any]:
+    """Why a configuration of these settings does not say the record, or nothing; and the configuration."""
+    try:
+        config = kind.config_class(**settings)
+        said = from_config(config.to_dict() | {"architectures": [kind.__name__]})
+    except UserError as error:
+        return str(error), None
+    except Exception as error:  # transformers refuses heads that do not divide the width by errors of several classes
+        return str(error).strip().splitlines()[-1].strip(), None
+    return difference(arch, said, sides=("in this record", f"in every {kind.__name__} of its sizes")), config
+
+
+def _twin(model: nn.Module, arch: Arch, kind: Any, config: Any) -> Any:
+    """An object of transformers' class with the model's weights."""
+    maps = MAPS[config.model_type]
+    state = back(maps.entries(arch), model.state_dict())
+    state |= {again: state[source] for again, source in maps.tied(arch).items()}
     twin = kind(config).to(next(model.parameters()).dtype)
     twin.load_state_dict(state, strict=True)
     return twin.eval()
 
 
-def _sizes(arch: Arch) -> tuple[dict[str, Any], Attention, Mlp, Norm]:
-    """What all of them call alike, and the parts of the first layer."""
-    stage = arch.stages[0]
-    attention, mlp = stage.unit[0][0], stage.unit[0][1]  # type: ignore[index]
-    assert isinstance(attention.op, Attention)
-    assert isinstance(mlp.op, Mlp)
-    assert attention.norm is not None
-    sizes = {
-        "hidden_size": stage.width,
-        "num_hidden_layers": sum(stage.depth for stage in arch.stages),
-        "num_attention_heads": attention.op.heads,
-        "intermediate_size": mlp.op.mlp_dim,
-    }
-    return sizes, attention.op, mlp.op, attention.norm
-
-
 def _gpt2(arch: Arch) -> Settings:
-    sizes, _, mlp, norm = _sizes(arch)
+    sizes, _, mlp, norm = sizes_of(arch)
     assert isinstance(arch.embed, Token)
     return "GPT2LMHeadModel", {
         "n_embd": sizes["hidden_size"],
@@ -86,7 +88,7 @@ def _gpt2(arch: Arch) -> Settings:
 
 
 def _llama(arch: Arch) -> Settings:
-    sizes, attention, _, norm = _sizes(arch)
+    sizes, attention, _, norm = sizes_of(arch)
     assert isinstance(arch.embed, Token)
     assert isinstance(attention.mix, Softmax)
     name = "Llama"
@@ -119,43 +121,9 @@ def _rope(rope: Rope | RopeLlama3 | None) -> dict[str, Any]:
     return {"rope_type": "llama3"} | {theirs: numbers[ours] for ours, theirs in names.items()}
 
 
-def _encoder(arch: Arch) -> dict[str, Any]:
-    sizes, _, mlp, norm = _sizes(arch)
-    rates = dict.fromkeys(("hidden_dropout_prob", "attention_probs_dropout_prob"), 0.0)
-    settings = sizes | rates | {"hidden_act": ACTS[mlp.act], "layer_norm_eps": norm.eps}
-    return settings | ({"num_labels": arch.head.classes} if isinstance(arch.head, Classify) else {})
-
-
-def _bert(arch: Arch) -> Settings:
-    assert isinstance(arch.embed, Token)
-    name = "BertForMaskedLM" if isinstance(arch.head, Masked) else "BertForSequenceClassification"
-    return name, _encoder(arch) | {
-        "vocab_size": arch.embed.vocab,
-        "max_position_embeddings": arch.embed.positions,
-        "type_vocab_size": arch.embed.types,
-    }
-
-
-def _vit(arch: Arch) -> Settings:
-    assert isinstance(arch.embed, Patch)
-    _, attention, _, _ = _sizes(arch)
-    return "ViTForImageClassification", _encoder(arch) | {
-        "image_size": arch.embed.image,
-        "patch_size": arch.embed.patch,
-        "num_channels": arch.embed.channels,
-        "qkv_bias": attention.qkv_bias,
-        "head_dim": attention.head_dim,
-    }
-
-
-def _untied(arch: Arch) -> Mapping[str, str]:
-    return {}
-
-
-# family -> its class and configuration, the map of its tensors, the names there that show a tensor once more
-STOCK: dict[str, tuple[Callable[[Arch], Settings], Map, Callable[[Arch], Mapping[str, str]]]] = {
-    "gpt2": (_gpt2, hf_maps.gpt2, hf_maps.tied_gpt2),
-    "llama": (_llama, hf_maps.llama, hf_maps.tied_llama),
-    "bert": (_bert, hf_maps.bert, hf_maps.tied_bert),
-    "vit": (_vit, hf_maps.vit, _untied),
-}
+# (family, dialect) -> its class and configuration, or several, of which the first that says the record is taken
+STOCK: dict[tuple[str, str], tuple[Callable[[Arch], Settings], ...]] = {
+    ("gpt2", ""): (_gpt2,),
+    ("gpt2", "stories"): (_gpt2,),
+    ("llama", ""): (_llama,),
+} | ENCODERS

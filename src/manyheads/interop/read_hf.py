@@ -1,7 +1,7 @@
 """A Hugging Face `config.json` as a record, without importing transformers.
 
 A key means here what it means to transformers. A part that a record cannot describe is refused by name. The model types
-are read in `read_hf_language` and `read_hf_vision`."""
+are read in `read_hf_language`, `read_hf_encoders` and `read_hf_vision`."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from manyheads.spec.arch import Arch
 from manyheads.spec.errors import UserError
 from manyheads.spec.field_checks import shown
 
-from . import read_hf_decoders, read_hf_language, read_hf_vision
+from . import read_hf_decoders, read_hf_encoders, read_hf_language, read_hf_vision
 from .hf_fields import Config
 from .hf_refused import reason
-from .read_hf_language import beside_the_head
+from .read_hf_encoders import beside_the_head
 
-READERS = read_hf_language.READERS | read_hf_decoders.READERS | read_hf_vision.READERS
+READERS = read_hf_language.READERS | read_hf_decoders.READERS | read_hf_encoders.READERS | read_hf_vision.READERS
 # keys for which a record has no field, and the only value that is supported
 # fmt: off
 UNSUPPORTED: dict[str, Any] = {

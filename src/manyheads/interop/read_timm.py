@@ -23,7 +23,7 @@ from .read_timm_vit import folded_away, read_vit, require
 
 def named(name: str) -> Arch:
     """The record of a timm model by its name, without downloading or allocating weights. A backbone without classes is
-    read as a classifier of ImageNet's 1000 classes."""
+    read as a classifier of ImageNet's 1000 classes, unless attention pools its tokens (SigLIP)."""
     timm = optional("timm", "manyheads[vision]")
     if not timm.is_model(name):
         raise UserError(
@@ -31,7 +31,7 @@ def named(name: str) -> Arch:
         )
     with torch.device("meta"):
         model = timm.create_model(name, pretrained=False)
-        if not getattr(model, "num_classes", 1):
+        if not getattr(model, "num_classes", 1) and getattr(model, "global_pool", "") != "map":
             model = timm.create_model(name, pretrained=False, num_classes=1000)
     return read(model, name)
 
@@ -151,9 +151,8 @@ def _volo(model: Any, image: int) -> Arch:
 
 def _davit(model: Any, image: int) -> Arch:
     first = model.stages[0].blocks[0]
-    require(
-        len(first) == 2 and type(first[1].attn).__name__ == "ChannelAttention", "another order or kind of attention"
-    )
+    kinds = [type(layer.attn).__name__ for layer in first]
+    require(kinds == ["WindowAttention", "ChannelAttention"], f"stages of {' and '.join(kinds)}")
     rows = [_common([layer for pair in stage.blocks for layer in pair], _dims) for stage in model.stages]
     widths, heads, mlps = (tuple(column) for column in zip(*rows, strict=True))
     window = first[0].window_size

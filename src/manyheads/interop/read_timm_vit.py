@@ -7,12 +7,30 @@ from typing import Any
 
 from torch import nn
 
-from manyheads.arch import families as f
-from manyheads.spec.arch import Arch, with_residuals
+from manyheads.spec.arch import Arch
 from manyheads.spec.errors import UserError
-from manyheads.spec.parts import Act, Attention, Mlp, Norm, Residual
+from manyheads.spec.parts import (
+    Act,
+    Attention,
+    AttentionPooler,
+    ClassAttention,
+    Classify,
+    Features,
+    Mlp,
+    Norm,
+    Patch,
+    Pooler,
+    Residual,
+    Stage,
+)
 
-ACTS: dict[str, Act] = {"GELU": "gelu", "GELUTanh": "gelu_tanh", "SiLU": "silu", "ReLU": "relu"}  # theirs -> ours
+ACTS: dict[str, Act] = {  # theirs -> ours
+    "GELU": "gelu",
+    "GELUTanh": "gelu_tanh",
+    "QuickGELU": "quick_gelu",
+    "SiLU": "silu",
+    "ReLU": "relu",
+}
 NORMS = {"LayerNorm": "layer", "LayerNormFp32": "layer", "RmsNorm": "rms", "RMSNorm": "rms"}
 MLPS = {"Mlp": False, "GluMlp": True, "SwiGLU": True}  # theirs -> whether it is gated
 OTHER_BLOCKS = {
@@ -38,57 +56,69 @@ def read_vit(model: Any, image: int) -> Arch:
     first = model.blocks[0]
     kind = type(first).__name__
     require(kind in ("Block", "ParallelThingsBlock"), OTHER_BLOCKS.get(kind, f"blocks of the class {kind}"))
-    embed, positions = _embedding(model), model.pos_embed is not None
-    require(positions, "no learned positions")
+    embed = _embedding(model)
     layers = [_parallel(block) if kind == "ParallelThingsBlock" else _layer(block) for block in model.blocks]
     require(len(set(layers)) == 1, "layers that differ")
-    layer = layers[0]
-    attention, mlp = (branch.op for branch in layer)
-    assert isinstance(attention, Attention)
-    assert isinstance(mlp, Mlp)
-    arch = f.vit(
-        model.embed_dim,
-        len(layers),
-        attention.heads,
-        attention.head_dim,
-        mlp.mlp_dim,
-        classes=model.num_classes,
-        **embed,
-    )
-    head = replace(arch.head, **_head(model))
-    arch = replace(arch, head=head)
-    return with_residuals(arch, lambda branch: layer[0] if isinstance(branch.op, Attention) else layer[1])
+    tokens = (embed.image // embed.patch) ** 2 + embed.prefix
+    family = "deit" if embed.class_tokens == 2 else "vit"
+    return Arch(family, embed, (Stage(model.embed_dim, tokens, len(layers), (layers[0],)),), _head(model, embed))
 
 
-def _embedding(model: Any) -> dict[str, Any]:
-    """What `families.vit` takes to make the embedding."""
-    patches, prefix = model.patch_embed, model.num_prefix_tokens
+def _embedding(model: Any) -> Patch:
+    """Patches, class tokens and registers, positions, and the norm over all of them."""
+    patches, registers = model.patch_embed, getattr(model, "num_reg_tokens", 0)
     require(type(patches).__name__ == "PatchEmbed", f"a {type(patches).__name__} in place of plain patches")
-    require(not getattr(model, "num_reg_tokens", 0), "register tokens")
     require(plain(patches.norm), "a norm of its patches before their positions")
-    require(plain(model.norm_pre), "a norm before its blocks")
+    require(model.pos_embed is not None, "no learned positions")
     (rows, columns), (height, width) = patches.img_size, patches.proj.kernel_size
     require(rows == columns and height == width, "images or patches that are not square")
-    return {
-        "image": rows,
-        "patch": height,
-        "channels": patches.proj.in_channels,
-        "class_tokens": prefix,
-        "class_positions": not model.no_embed_class,
-        "family": "deit" if prefix == 2 else "vit",
-    }
-
-
-def _head(model: Any) -> dict[str, Any]:
-    """The fields of the head: how it pools, and where its norm is."""
-    pool = model.global_pool
-    require(
-        pool in ("token", "avg"), "attention that pools its tokens" if pool in ("map", "prr") else f"pooling {pool!r}"
+    return Patch(
+        image=rows,
+        patch=height,
+        channels=patches.proj.in_channels,
+        class_tokens=model.num_prefix_tokens - registers,
+        class_positions=not model.no_embed_class or not model.num_prefix_tokens,
+        bias=patches.proj.bias is not None,
+        registers=registers,
+        norm=norm_of(model.norm_pre),
     )
-    require(pool == "token" or not model.num_prefix_tokens, "mean pooling beside a class token")
+
+
+def _head(model: Any, embed: Patch) -> Classify | Features:
+    """How the head pools, where its norm is, and how many classes it has. A model without classes gives its tokens, and
+    its class token or what its pooling attends to as their vector."""
+    pool = model.global_pool
     last = not plain(model.fc_norm)
     require(plain(model.norm) or not last, "two norms before its classifier")
-    return {"norm_last": last, "norm": norm_of(model.fc_norm if last else model.norm)}
+    if pool in ("map", "prr"):
+        require(not model.num_classes, "attention that pools its tokens for a classifier")
+        return Features(norm_of(model.norm), _pooler(model, embed))
+    require(pool in ("token", "avg"), f"pooling {pool!r}")
+    if not model.num_classes:
+        require(not last, "a norm of the mean of its tokens and no classes behind it")
+        return Features(norm_of(model.norm), Pooler() if pool == "token" else None)
+    behind = bool(embed.prefix) and not model.pool_include_prefix
+    return Classify(
+        model.num_classes,
+        "class" if pool == "token" else "patches" if behind else "mean",
+        norm_of(model.fc_norm if last else model.norm),
+        norm_last=last,
+        distill=embed.class_tokens == 2,
+    )
+
+
+def _pooler(model: Any, embed: Patch) -> AttentionPooler:
+    """A learned token that attends to all tokens (SigLIP)."""
+    pool = model.attn_pool
+    kind = type(pool).__name__
+    require(kind == "AttentionPoolLatent", f"a {kind} that pools its tokens")
+    alone = pool.latent_len == 1 and pool.pos_embed is None and pool.mlp is not None
+    require(alone and plain(pool.q_norm) and not plain(pool.q), "another form of pooling by attention")
+    require(model.pool_include_prefix or not embed.prefix, "pooling by attention that leaves class tokens out")
+    norm, biases = norm_of(pool.norm), (pool.q.bias is not None, pool.kv.bias is not None)
+    require(norm is not None and biases[0] == biases[1], "another form of pooling by attention")
+    asks = ClassAttention(pool.num_heads, pool.head_dim, biases[0], pool.proj.bias is not None)
+    return AttentionPooler(asks, _mlp(pool.mlp), norm)  # type: ignore[arg-type]
 
 
 def norm_of(module: nn.Module | None) -> Norm | None:
@@ -122,9 +152,11 @@ def _parallel(block: Any) -> tuple[Residual, Residual]:
 
 
 def folded_away(model: Any) -> int:
-    """Parameters of parallel branches that their record does without: all norms of a sum of branches but one, all
-    biases of the sum but one, and layer scales."""
+    """Parameters that a record does without. Of parallel branches: all norms of a sum of branches but one, all biases of
+    the sum but one, and layer scales. Of registers: their positions, which are part of them."""
     spare = 0
+    if getattr(model, "num_reg_tokens", 0) and not getattr(model, "no_embed_class", True):
+        spare += model.num_reg_tokens * model.embed_dim
     for block in getattr(model, "blocks", ()):
         for branches, name in ((getattr(block, "attns", ()), "attn.proj"), (getattr(block, "ffns", ()), "mlp.fc2")):
             spare += sum(p.numel() for branch in branches[1:] for p in branch.norm.parameters())

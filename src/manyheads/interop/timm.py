@@ -4,8 +4,8 @@
     timm.create_model("manyheads", arch="lean.json")                           any record
     timm.create_model("local-dir:FOLDER")                                      what `manyheads plan --emit timm` wrote
 
-The models honour num_classes, img_size, in_chans and the drop rates, and have the methods that timm's tools call
-(forward_features, forward_head, get_classifier, group_matcher, ...).
+The models honour num_classes, img_size, in_chans, global_pool, features_only and the drop rates, and have the methods
+that timm's tools call (`timm_methods`, `timm_features`).
 """
 
 from __future__ import annotations
@@ -139,7 +139,8 @@ def _create(name: str, arch: Arch, pretrained: bool, **kwargs: Any) -> nn.Module
     edits = {edit: kwargs.pop(edit) for edit in EDITS if edit in kwargs}
     arch = redesign(arch, **edits) if edits else arch
     points = describe(arch, per_stage=arch.family in ("volo", "davit"))
-    chosen = kwargs.pop("out_indices", min(3, len(points)))
+    usual = len(points) if arch.family == "davit" else min(3, len(points))  # as timm's own models have it
+    chosen = kwargs.pop("out_indices", usual)
     if not kwargs.get("pretrained_cfg"):
         kwargs["pretrained_cfg"] = pretrained_config(arch) | {"architecture": name}
     model: Any = builder.build_model_with_cfg(

@@ -84,7 +84,7 @@ class TimmFeatures(nn.Module):
         if output_fmt not in FORMATS:
             raise UserError(f"output_fmt {output_fmt!r}; write {' or '.join(map(repr, FORMATS))}")
         points = self.points()
-        wanted, last = selection.feature_take_indices(len(points), indices)
+        wanted, last = chosen(indices, len(points))
         state, found = self.start(x), []
         for number, point in enumerate(points[: last + 1] if stop_early else points):
             state = self.advance(point, state)
@@ -118,14 +118,14 @@ class TimmFeatures(nn.Module):
     ) -> list[int]:
         """Drop the layers after the last one of `indices`, and, as asked, the head's norm and the classifier. Returns
         the numbers. `arch` stays the record of the whole model."""
-        wanted, last = selection.feature_take_indices(len(self.points()), indices)
+        wanted, last = chosen(indices, len(self.points()))
         self.keep(last + 1, head=not prune_head)
         self.feature_info = self.feature_info[: last + 1]
         if prune_norm:
             self.head.norm = nn.Identity()
         if prune_head:
             self.reset_classifier(0, "")  # type: ignore[operator]
-        return list(wanted)
+        return wanted
 
     def _normed(self, tokens: Tensor, number: int) -> Tensor:
         """Tokens after the head's norm, where it is one of tokens of that width."""
@@ -142,12 +142,24 @@ class TimmFeatures(nn.Module):
         return describe(self.arch, per_stage=self.per_stage)
 
 
+def chosen(indices: Indices, count: int) -> tuple[list[int], int]:
+    """The numbers of the points that `indices` mean, and the last of them."""
+    try:
+        numbers, last = selection.feature_take_indices(count, indices)
+    except AssertionError:
+        raise UserError(
+            f"indices {indices}: features can be read at {count} places; write the last so many (up to {count}), or "
+            f"numbers from 0 to {count - 1}"
+        ) from None
+    return list(numbers), int(last)
+
+
 def prefix_tokens(arch: Arch) -> int:
     """How many class tokens and registers stand before the patches where features are read."""
     if isinstance(arch.embed, ConvStem):
         return 0  # they join after the last point
     if isinstance(arch.embed, Patch):
-        return arch.stages[0].tokens - (arch.embed.image // arch.embed.patch) ** 2
+        return arch.embed.prefix
     return 1
 
 

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from functools import partial
 from typing import Any
 
 import torch
@@ -26,7 +25,8 @@ from .timm_features import TimmFeatures
 
 manipulate: Any = optional("timm.models._manipulate", "manyheads[vision]")
 layers: Any = optional("timm.layers", "manyheads[vision]")
-POOLS = {"class": "token", "mean": "avg"}  # our name -> timm's
+# our name -> timm's, which has no word for the last
+POOLS = {"class": "token", "mean": "avg", "patches": "avg", "class_and_patches": "class_and_patches"}
 GRIDS = ("spec", "grid")  # what a module keeps of the image size
 layers.register_notrace_module(DropPath)  # torch.fx cannot follow how it makes its mask from the number of dimensions
 
@@ -94,7 +94,8 @@ class TimmMethods(TimmFeatures):
     @property
     def head_hidden_size(self) -> int:
         """Width of the classifier's input."""
-        return self.head.spec.hidden or self.num_features
+        spec = self.head.spec
+        return spec.hidden or self.num_features * (2 if spec.pool == "class_and_patches" else 1)
 
     # --------------------------------------------------------------------------------------------------------- training
     def no_weight_decay(self) -> set[str]:
@@ -114,7 +115,7 @@ class TimmMethods(TimmFeatures):
         """Recompute the activations of every block in the backward pass, or keep them."""
         for part in self.modules():
             if isinstance(part, Block):
-                part.recompute = partial(manipulate.checkpoint) if enable else None
+                part.recompute = manipulate.checkpoint if enable else None
 
     @property
     def grad_checkpointing(self) -> bool:

@@ -18,7 +18,7 @@ from manyheads.spec.arch import class_attentions
 from .timm_methods import TimmMethods
 
 
-class TimmViT(TimmMethods, ViT):
+class TimmViT(TimmMethods, ViT):  # type: ignore[misc]  # which also takes patches to hide
     """ViT and DeiT: features after every block."""
 
     def start(self, images: Tensor) -> Tensor:

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from manyheads.arch.count import params
 from manyheads.nn import Part
-from manyheads.nn.heads import LmHead, MaskedHead
+from manyheads.nn.heads import LatentPooler, LmHead, MaskedHead
 from manyheads.nn.positions import PositionTable
 from manyheads.nn.residual import NORMS, Branch, UnitNorm
 from manyheads.spec.arch import Arch
@@ -144,6 +144,8 @@ def linears(module: nn.Module, std: float, *, cut: bool = True) -> None:
             nn.init.constant_(part.scale, part.spec.scaled)
         elif isinstance(part, UnitNorm):
             nn.init.ones_(part.scale)
+        elif isinstance(part, LatentPooler):
+            nn.init.normal_(part.latent, std=part.latent.numel() ** -0.5)
 
 
 @torch.no_grad()

@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 from manyheads.nn.attention import QkvAttention
 from manyheads.nn.embed import PatchEmbed, TokenEmbed
-from manyheads.nn.heads import VectorPooler
+from manyheads.nn.heads import LatentPooler, VectorPooler
 from manyheads.nn.residual import MlpBlock
 
 from .build import truncated
@@ -40,7 +40,8 @@ def clip(model: nn.Module) -> None:
 @torch.no_grad()
 def siglip(model: nn.Module) -> None:
     """Queries, keys, values, output and both matrices of the MLP by Xavier's uniform law, each apart; biases of the MLP
-    N(0, 1e-6); positions and tables N(0, 1/width); the other linear maps by LeCun's law."""
+    N(0, 1e-6); positions and tables N(0, 1/width); the other linear maps by LeCun's law. The pooler draws its queries,
+    keys and values as one matrix."""
     for part in model.modules():
         match part:
             case QkvAttention(spec=spec):
@@ -61,6 +62,11 @@ def siglip(model: nn.Module) -> None:
                         nn.init.normal_(table.weight, std=table.weight.shape[1] ** -0.5)
             case VectorPooler(out=nn.Linear() as out):
                 lecun(out.weight)
+            case LatentPooler():
+                bound = (3 / part.latent.numel()) ** 0.5
+                nn.init.uniform_(part.latent, -bound, bound)
+                nn.init.xavier_uniform_(part.attention.qkv.weight)
+                lecun(part.attention.out.weight)
 
 
 def lecun(matrix: Tensor) -> None:

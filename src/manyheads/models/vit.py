@@ -30,9 +30,10 @@ class ViT(nn.Module):
         self.drop = nn.Dropout(rates.dropout)
         self.blocks = blocks(arch, rates)
         self.head: ClassifyHead | FeaturesHead
-        self.head = (
-            ClassifyHead(width, arch.head) if isinstance(arch.head, Classify) else FeaturesHead(width, arch.head)
-        )
+        if isinstance(arch.head, Classify):
+            self.head = ClassifyHead(width, arch.head, prefix=arch.embed.prefix)
+        else:
+            self.head = FeaturesHead(width, arch.head)
 
     def features(
         self, images: Float[Tensor, "batch channels rows columns"], hidden: Bool[Tensor, "batch patches"] | None = None
@@ -43,12 +44,10 @@ class ViT(nn.Module):
             x = block(x)
         return x
 
-    def forward(
-        self, images: Float[Tensor, "batch channels rows columns"], hidden: Bool[Tensor, "batch patches"] | None = None
-    ) -> Float[Tensor, "... outputs"]:
+    def forward(self, images: Float[Tensor, "batch channels rows columns"]) -> Float[Tensor, "... outputs"]:
         """Logits of the classes: batch x classes, or 2 x batch x classes from a distilled model in training. From a model
-        without a classifier, its tokens. `hidden` as in `features`."""
-        return self.head(self.features(images, hidden))
+        without a classifier, its tokens."""
+        return self.head(self.features(images))
 
     def init(self) -> None:
         """timm's defaults: linear maps N(0, 0.02) truncated, biases 0, class token and registers N(0, 1e-6), patches as a

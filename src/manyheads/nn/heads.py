@@ -7,13 +7,14 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from manyheads.spec.errors import UserError
-from manyheads.spec.parts import Classify, Features, Lm, Masked, Norm, Pair, Pooler
+from manyheads.spec.parts import AttentionPooler, ClassAttention, Classify, Features, Lm, Masked, Norm, Pair, Pooler
 from manyheads.spec.recipe import Rates
 
 from . import Part
 from .inputs import check_chosen
 from .loss import logits_loss, vocabulary_loss
-from .residual import ACTS, make_norm
+from .residual import ACTS, MlpBlock, make_norm
+from .sdpa import attend
 
 
 class ClassifyHead(Part):
@@ -22,19 +23,28 @@ class ClassifyHead(Part):
 
     group = "head"
 
-    def __init__(self, width: int, spec: Classify, rates: Rates = Rates()) -> None:
+    def __init__(self, width: int, spec: Classify, rates: Rates = Rates(), *, prefix: int = 0) -> None:
         super().__init__()
         self.spec = spec
+        self.prefix = prefix  # tokens in front of the patches
+        pooled = 2 * width if spec.pool == "class_and_patches" else width
         self.norm = make_norm(spec.norm, width)
-        self.hidden = nn.Linear(width, spec.hidden) if spec.hidden else None
+        self.hidden = nn.Linear(pooled, spec.hidden) if spec.hidden else None
         self.drop = nn.Dropout(rates.dropout)
-        self.out = nn.Linear(spec.hidden or width, spec.classes)
+        self.out = nn.Linear(spec.hidden or pooled, spec.classes)
         self.distill = nn.Linear(width, spec.classes) if spec.distill else None
         self.aux = nn.Linear(width, spec.classes) if spec.aux else None
 
-    def pool(self, x: Float[Tensor, "batch tokens width"], mask: Tensor | None = None) -> Float[Tensor, "batch width"]:
-        """The class token, or the mean over the real tokens."""
-        return x[:, 0] if self.spec.pool == "class" else mean(x, mask)
+    def pool(self, x: Float[Tensor, "batch tokens width"], mask: Tensor | None = None) -> Float[Tensor, "batch pooled"]:
+        """The class token, the mean over the real tokens or over the patches, or class token and patches."""
+        match self.spec.pool:
+            case "class":
+                return x[:, 0]
+            case "mean":
+                return mean(x, mask)
+            case "patches":
+                return x[:, self.prefix :].mean(dim=1)
+        return torch.cat((x[:, 0], x[:, self.prefix :].mean(dim=1)), dim=-1)
 
     def forward(self, x: Float[Tensor, "batch tokens width"], mask: Tensor | None = None) -> Tensor:
         """Logits of the classes: batch x classes, or 2 x batch x classes from a distilled model in training."""
@@ -106,7 +116,7 @@ class LmHead(Part):
 
 
 class MaskedHead(Part):
-    """Logits of masked tokens over the vocabulary, tied; `transform`: dense, GELU and norm before (BERT).
+    """Logits of masked tokens over the vocabulary, tied; `transform`: dense, activation and norm before (BERT).
 
     The transform's norm has the `eps` of the model's other norms."""
 
@@ -123,7 +133,7 @@ class MaskedHead(Part):
     def last(self, x: Float[Tensor, "... width"]) -> Float[Tensor, "... width"]:
         """The input of the vocabulary's matrix."""
         x = self.norm(x)
-        return x if self.dense is None else self.dense_norm(nn.functional.gelu(self.dense(x)))
+        return x if self.dense is None else self.dense_norm(ACTS[self.spec.act](self.dense(x)))
 
     def forward(
         self,
@@ -153,7 +163,7 @@ def pick(
 
 
 class VectorPooler(Part):
-    """act(out(norm(token))) of the class token or of the last one; what the record leaves out is left out."""
+    """act(out(norm(token))) of one token of each sample; what the record leaves out is left out."""
 
     group = "head"
 
@@ -163,11 +173,70 @@ class VectorPooler(Part):
         self.norm = make_norm(spec.norm, width)
         self.out = None if spec.out is None else nn.Linear(width, spec.out, bias=spec.bias)
 
-    def forward(self, x: Float[Tensor, "batch tokens width"]) -> Float[Tensor, "batch out"]:
-        """The vector of each sample."""
-        pooled = self.norm(x[:, 0 if self.spec.pool == "class" else -1])
+    def forward(
+        self, x: Float[Tensor, "batch tokens width"], ids: Int[Tensor, "batch tokens"] | None = None
+    ) -> Float[Tensor, "batch out"]:
+        """The vector of each sample. `ids` are needed where these say which token is the end."""
+        pooled = self.norm(self.token(x, ids))
         pooled = pooled if self.out is None else self.out(pooled)
         return pooled if self.spec.act is None else ACTS[self.spec.act](pooled)
+
+    def token(self, x: Tensor, ids: Tensor | None) -> Float[Tensor, "batch width"]:
+        """The token that stands for the sample."""
+        match self.spec.pool:
+            case "class":
+                return x[:, 0]
+            case "last":
+                return x[:, -1]
+        if ids is None or ids.is_floating_point():
+            raise UserError(
+                "the pooler takes the token with the largest id, so it needs the ids of the tokens; give them"
+            )
+        return x.take_along_dim(ids.argmax(dim=1)[:, None, None], dim=1)[:, 0]
+
+
+class LatentAttention(Part):
+    """What one learned token reads of all tokens. `qkv` is one matrix: all queries, then all keys, then all values."""
+
+    group = "attention"
+
+    def __init__(self, width: int, spec: ClassAttention) -> None:
+        super().__init__()
+        self.spec = spec
+        self.qkv = nn.Linear(width, 3 * spec.inner, bias=spec.qkv_bias)
+        self.out = nn.Linear(spec.inner, width, bias=spec.out_bias)
+
+    def forward(
+        self, x: Float[Tensor, "batch tokens width"], latent: Float[Tensor, " width"]
+    ) -> Float[Tensor, "batch width"]:
+        inner, bias = self.spec.inner, self.qkv.bias
+        q = nn.functional.linear(latent, self.qkv.weight[:inner], None if bias is None else bias[:inner])
+        kv = nn.functional.linear(x, self.qkv.weight[inner:], None if bias is None else bias[inner:])
+        shape = (self.spec.heads, self.spec.head_dim)
+        parts = (q.expand(x.shape[0], 1, -1), *kv.chunk(2, dim=-1))
+        q, k, v = (part.unflatten(-1, shape).transpose(1, 2) for part in parts)
+        return self.out(attend(q, k, v).transpose(1, 2).flatten(1))
+
+
+class LatentPooler(Part):
+    """y + mlp(norm(y)), where y is what a learned token reads of all tokens (SigLIP)."""
+
+    group = "head"
+
+    def __init__(self, width: int, spec: AttentionPooler) -> None:
+        super().__init__()
+        self.spec = spec
+        self.latent = nn.Parameter(torch.zeros(width))
+        self.attention = LatentAttention(width, spec.attention)
+        self.norm = make_norm(spec.norm, width)
+        self.mlp = MlpBlock(width, spec.mlp)
+
+    def forward(
+        self, x: Float[Tensor, "batch tokens width"], ids: Tensor | None = None
+    ) -> Float[Tensor, "batch width"]:
+        """The vector of each sample."""
+        y = self.attention(x, self.latent)
+        return y + self.mlp(self.norm(y))
 
 
 class FeaturesHead(Part):
@@ -179,7 +248,12 @@ class FeaturesHead(Part):
         super().__init__()
         self.spec = spec
         self.norm = make_norm(spec.norm, width)
-        self.pooler = None if spec.pooler is None else VectorPooler(width, spec.pooler)
+        self.pooler: VectorPooler | LatentPooler | None = None
+        match spec.pooler:
+            case Pooler() as pooler:
+                self.pooler = VectorPooler(width, pooler)
+            case AttentionPooler() as pooler:
+                self.pooler = LatentPooler(width, pooler)
 
     def forward(
         self, x: Float[Tensor, "batch tokens width"], mask: Tensor | None = None
@@ -187,13 +261,15 @@ class FeaturesHead(Part):
         """The tokens after the norm."""
         return self.norm(x)
 
-    def pooled(self, x: Float[Tensor, "batch tokens width"]) -> Float[Tensor, "batch out"]:
-        """One vector a sample, made of the tokens that `forward` returned."""
+    def pooled(
+        self, x: Float[Tensor, "batch tokens width"], ids: Int[Tensor, "batch tokens"] | None = None
+    ) -> Float[Tensor, "batch out"]:
+        """One vector a sample, made of the tokens that `forward` returned; `ids` as the model read them, if it did."""
         if self.pooler is None:
             raise UserError(
                 "this record's head has no pooler: take the tokens, or their mean, as the vector of a sample"
             )
-        return self.pooler(x)
+        return self.pooler(x, ids)
 
 
 class PairHead(Part):

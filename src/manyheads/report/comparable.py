@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import pairwise
 from typing import Any
 
 from manyheads.spec.experiment import Experiment
@@ -59,7 +60,7 @@ def unplanned(section: Section, arms: Sequence[ArmRuns], metric: str = "") -> li
     if metric in (HEADLINE, BEST) and len(headlines) > 1:
         different.append(f"their headline metric ({', '.join(sorted(headlines))})")
     if not any(name.startswith("task.") for name in (*different, *planned)) and _other_data(arms):
-        different.append("their data (a constant guess or the number of held-out samples is not the same)")
+        different.append("their data (its sha256, a constant guess or the number of held-out samples is not the same)")
     decisive = ("precision", *COMPUTED) if time_counts(arms, metric) else ("precision",)
     return different + [f"machine.{name} ({', '.join(values)})" for name, values in _machines(arms, decisive)]
 
@@ -140,6 +141,9 @@ def _other_data(arms: Sequence[ArmRuns]) -> bool:
     for group in _beside(arms):
         if any(run.folder.spec is None or isinstance(run.folder.spec.task, Measurement) for run in group):
             continue
+        digests = [digest for run in group if (digest := _digest(run)) is not None]
+        if any(one[1] == other[1] and one != other for one, other in pairwise(digests)):
+            return True
         first = group[0].measured
         for other in (run.measured for run in group[1:]):
             both = first.trivial.keys() & other.trivial.keys()
@@ -148,6 +152,12 @@ def _other_data(arms: Sequence[ArmRuns]) -> bool:
             if first.held_out is not None and other.held_out is not None and first.held_out != other.held_out:
                 return True
     return False
+
+
+def _digest(run: ReportedRun) -> tuple[str, str] | None:
+    """The sha256 of a run's data, and of what it is; None in results of earlier versions."""
+    data = (run.folder.result or {}).get("data")
+    return (str(data.get("sha256")), str(data.get("of"))) if isinstance(data, dict) else None
 
 
 def _terms(spec: RunSpec, metric: str = "") -> dict[str, Any]:

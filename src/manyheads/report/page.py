@@ -26,19 +26,21 @@ from .svg import resource
 from .tables import html
 
 OPEN = 25  # with more comparisons the reader has to unfold them
-RULE = """<details><summary>How a verdict is made</summary><p>An experiment states in advance what it expects of two
-arms: better, more, less, different, equal, or no loss, with a margin. The effect is the difference between their means
-over the seeds that both have (over all seeds if they share fewer than two), with a 95 % interval by Student's t (by
+RULE = """<details><summary>How a verdict is made</summary><p>An experiment states in advance what it expects of two arms:
+better, more, less, different, equal, or no loss, with a margin. The effect is the difference between their means over
+the seeds that both have (over all seeds if they share fewer than two), with a 95 % interval by Student's t (by
 Welch's if they share fewer than two). Where the experiment declares it, the scatter is that of all its arms.
-<b>Holds</b>: the whole interval is on the expected side, which is shaded. <b>Does not hold</b>: none of the interval is.
-<b>Within noise</b>: the interval is on both sides; this is not evidence that nothing was lost. <b>Not comparable</b>: the
-arms differ in task, data, batch, budget or precision although their experiment does not say so, some of their runs gave no
-value, or time is compared and they shared a device. <b>Not testable in this setting</b>: an arm does no better than a
-constant guess, or the control that has to lose did not, so that a loss would not have been seen. <b>Not testable</b>: fewer than three seeds, or nothing to compare. A claim is decided by its primary comparisons,
-all of them together, at the scale named and about that scale alone: laptop and small are reduced sizes. That one of several fails, and
-the other comparisons of a section, are corrected for their number by Holm's rule; their intervals are drawn uncorrected. A trend is
-a rank correlation over designs, tested by permutation. A smoke run shows that everything works and claims nothing,
-whatever its numbers. The diamond is what the paper printed, from its own setting.</p></details>
+<b>Holds</b>: the whole interval is on the expected side, which is shaded. <b>Does not hold</b>: none of the interval
+is. <b>Within noise</b>: the interval is on both sides; this is not evidence that nothing was lost. <b>Not
+comparable</b>: the arms differ in task, data, batch, budget or precision although their experiment does not say so,
+some of their runs gave no value, or time is compared and they shared a device. <b>Not testable in this setting</b>:
+an arm does no better than a constant guess, or the control that has to lose did not, so that a loss would not have
+been seen. <b>Not testable</b>: fewer than three seeds, or nothing to compare. A claim is decided by its primary
+comparisons, all of them together, at the scale named and about that scale alone: laptop and small are reduced sizes.
+That one of several fails, and the other comparisons of a section, are corrected for their number by Holm's rule;
+their intervals are drawn uncorrected. A trend is a rank correlation over designs, tested by permutation. A smoke run
+shows that everything works and claims nothing, whatever its numbers. The diamond is what the paper printed, from its
+own setting.</p></details>
 """.replace("\n", " ")
 
 TERMS_LINE = (

@@ -4,8 +4,9 @@ runs. Folders and packs that cannot be read are listed apart."""
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 
 from manyheads.runs import RunFolder, find
@@ -224,24 +225,31 @@ def read_runs(root: Path, experiments: Mapping[str, Experiment], asked: Asked | 
 
 
 def _stated(folders: Sequence[RunFolder]) -> tuple[dict[tuple[str, str], Experiment], list[RunFolder]]:
-    """The experiments that are written beside these runs, or packed with them, by name and scale, and the places of those
-    that cannot be read.
-    Where two files of one name expect different things, the second cannot be read together with the first."""
+    """The experiments that are written beside these runs or packed with them, by name and scale, and the places of those
+    that cannot be read. Where two of one name expect different things, the second cannot be read together with the
+    first."""
     stated: dict[tuple[str, str], Experiment] = {}
     problems = []
-    packed = {folder.path.parent: folder.packed.content.get("experiment") for folder in folders if folder.packed}
-    for place in dict.fromkeys(folder.path.parent for folder in folders):
-        data = packed.get(place)
-        if data is None and (place in packed or not (place / EXPERIMENT).is_file()):
-            continue
+    for place, make in _records(folders).items():
         try:
-            one = load(place / EXPERIMENT) if data is None else experiment_from_dict(data)
+            one = make()
             for scale in one.settings:
                 if stated.setdefault((one.name, scale), one) != one:
                     raise UserError(
-                        f"{place / EXPERIMENT} states another experiment {one.name} than a folder beside it; write a "
-                        "page for each folder"
+                        f"{place} states another experiment {one.name} than a place beside it; write two pages"
                     )
         except UserError as error:
             problems.append(RunFolder(place, "damaged", problem=str(error)))
     return stated, problems
+
+
+def _records(folders: Sequence[RunFolder]) -> dict[Path, Callable[[], Experiment]]:
+    """The places where an experiment is stated, each once, with the function that reads it."""
+    places: dict[Path, Callable[[], Experiment]] = {}
+    for folder in folders:
+        parent = folder.path.parent
+        if folder.packed is not None and (data := folder.packed.content.get("experiment")) is not None:
+            places.setdefault(parent, partial(experiment_from_dict, data))
+        elif folder.packed is None and (parent / EXPERIMENT).is_file():
+            places.setdefault(parent, partial(load, parent / EXPERIMENT))
+    return places

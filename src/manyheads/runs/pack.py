@@ -57,9 +57,8 @@ def content(run: RunFolder, name: str) -> dict[str, Any]:
     """What a pack holds of a finished run that is called `name` there."""
     if run.packed is not None:
         return run.packed.content | {"name": name}
-    stated = read_object(run.path.parent / EXPERIMENT)
-    return {
-        **({} if stated is None else {"experiment": stated}),
+    stated = read_object(run.path.parent / EXPERIMENT)  # what was expected, where it is written beside the runs
+    return ({} if stated is None else {"experiment": stated}) | {
         "name": name,
         "spec": read_object(run.path / SPEC),
         "status": run.status,

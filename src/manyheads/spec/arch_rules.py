@@ -13,6 +13,7 @@ from .field_checks import advice, conforms, hints, shown
 from .mixing import turned
 from .parts import (
     Attention,
+    AttentionPooler,
     ClassAttention,
     Classify,
     ClassToken,
@@ -34,6 +35,7 @@ from .parts import (
     Patch,
     Pixel,
     Points,
+    Pooler,
     Rope,
     Softmax,
     Stage,
@@ -325,18 +327,22 @@ def _head(arch: Arch) -> None:
     )
     match head:
         case Classify():
-            if head.pool == "class" and not classy:
-                raise UserError("head.pool is 'class' and the model has no class token; write pool='mean'")
+            if head.pool in ("class", "class_and_patches") and not classy:
+                raise UserError(f"head.pool is {head.pool!r} and the model has no class token; write pool='mean'")
+            if head.pool in ("patches", "class_and_patches") and not isinstance(embed, Patch):
+                raise UserError(f"head.pool is {head.pool!r}, which goes with a Patch embedding; write pool='mean'")
             if head.distill and not (isinstance(embed, Patch) and embed.class_tokens == 2):
                 raise UserError("head.distill needs a distillation token; write class_tokens=2 in the Patch embedding")
         case Lm() | Masked() | Pair():
             if not isinstance(embed, Token):
                 raise UserError(f"a {type(head).__name__} head needs a Token embedding, not {type(embed).__name__}")
-        case Features(pooler=pooler) if pooler is not None:
+        case Features(pooler=AttentionPooler(attention=asks)):
+            head_dim(asks.heads, asks.head_dim, arch.stages[-1].width, "head.pooler")
+        case Features(pooler=Pooler() as pooler):
             if pooler.pool == "class" and not classy:
                 raise UserError("head.pooler.pool is 'class' and the model has no class token; leave the pooler out")
-            if pooler.pool == "last" and not isinstance(embed, Token):
-                raise UserError("head.pooler.pool is 'last', which is for text; write pool='class'")
+            if pooler.pool != "class" and not isinstance(embed, Token):
+                raise UserError(f"head.pooler.pool is {pooler.pool!r}, which is for text; write pool='class'")
             if pooler.act is not None and pooler.out is None:
                 raise UserError(
                     "head.pooler has an activation and no linear map before it; write out=WIDTH or act=None"

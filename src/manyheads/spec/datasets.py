@@ -58,7 +58,7 @@ def image_set(name: str) -> ImageSet:
     if name.startswith(FOLDER) and len(name) > len(FOLDER):
         return replace(_FOLDER, name=name)
     hint = nearest(name, IMAGE_SETS) or f"; known: {', '.join(IMAGE_SETS)}, {FOLDER}NAME"
-    raise UserError(f"data {name!r} is no image dataset{hint}")
+    raise UserError(f"data {name!r} is no image dataset{hint}, and the path of no folder or file")
 
 
 STORIES, SHARDS = "tinystories", "shards:"  # shards:NAME is the folder NAME that `manyheads tokenize` wrote

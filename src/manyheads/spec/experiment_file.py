@@ -10,7 +10,7 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
-from .comparison import Comparison, Growth, Trend
+from .comparison import Comparison, Growth, Slope, Trend
 from .errors import UserError
 from .experiment import Arm, Best, Experiment, Pretraining, Setting
 from .files import dump, read_object, replace
@@ -21,7 +21,7 @@ from .task_kinds import task_from_dict
 
 EXPERIMENT = "experiment.json"
 SCHEMA = 1
-RECORDS = {"comparisons": Comparison, "trends": Trend}
+RECORDS = {"comparisons": Comparison, "trends": Trend, "slopes": Slope}
 
 
 def save(experiment: Experiment, path: Path) -> None:
@@ -111,7 +111,10 @@ def _fields(values: Mapping[str, Any]) -> dict[str, Any]:
 
 def _growth(growth: Growth) -> dict[str, Any]:
     plain = {field.name: getattr(growth, field.name) for field in fields(growth)}
-    return plain | {"sizes": {str(size): list(arms) for size, arms in growth.sizes.items()}}
+    return plain | {
+        "sizes": {str(size): list(arms) for size, arms in growth.sizes.items()},
+        "enough": {str(size): arm for size, arm in growth.enough.items()},
+    }
 
 
 def _read_setting(data: Any, where: str) -> Setting:
@@ -174,8 +177,12 @@ def _read_growth(data: Any, where: str) -> Growth:
     if not isinstance(sizes, dict):
         raise UserError(f"{where}.growths: a growth has no sizes; write the arms of each size")
     check_names(Growth, data, where)
+    enough = data.get("enough", {})
+    if not isinstance(enough, dict):
+        raise UserError(f"{where}.growths: enough is no object; write the arm of each size")
+    by_size = {"sizes": {size: tuple(arms) for size, arms in sizes.items()}, "enough": enough}
     try:
-        return Growth(**data | {"sizes": {int(size): tuple(arms) for size, arms in sizes.items()}})
+        return Growth(**data | {name: {int(size): v for size, v in of.items()} for name, of in by_size.items()})
     except ValueError:
         raise UserError(f"{where}.growths has sizes {', '.join(sizes)}; write whole numbers") from None
 

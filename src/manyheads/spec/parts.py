@@ -1,4 +1,5 @@
-"""The parts a model is made of: norms, mixers, residual branches, embeddings and heads, as frozen records.
+"""The parts a model is made of: attention, residual branches and heads, as frozen records, and by their names here the
+norms of `norms`, the ways to mix tokens of `mixing` and the embeddings of `embeddings`.
 
 Every part holds only its own numbers. `heads` and `head_dim` are always stated apart: `inner`, the width of the
 concatenated heads, is their product and nothing derives one from the other. Parts do not validate themselves, so that
@@ -10,6 +11,13 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal
 
+from .embeddings import Conv as Conv
+from .embeddings import ConvStem as ConvStem
+from .embeddings import Embed as Embed
+from .embeddings import Patch as Patch
+from .embeddings import Pixel as Pixel
+from .embeddings import Points as Points
+from .embeddings import Token as Token
 from .mixing import Channel as Channel
 from .mixing import CrossCovariance as CrossCovariance
 from .mixing import Mix as Mix
@@ -19,22 +27,9 @@ from .mixing import Rope as Rope
 from .mixing import RopeLlama3 as RopeLlama3
 from .mixing import Softmax as Softmax
 from .mixing import Window as Window
+from .norms import Act as Act
+from .norms import Norm as Norm
 from .recipe import LATER
-
-Act = Literal["gelu", "gelu_tanh", "quick_gelu", "relu", "relu_squared", "silu", "tanh"]
-
-
-@dataclass(frozen=True)
-class Norm:
-    """A normalisation: `layer` and `batch` carry weight and bias, `rms` a weight, `unit` one scalar (x s / |x|).
-
-    `layer_no_bias` carries a weight alone, `layer_plain` nothing. `layer_plus_one` and `rms_plus_one` multiply by
-    1 + weight, where `layer` and `rms` multiply by the weight."""
-
-    kind: Literal["layer", "rms", "batch", "unit", "layer_no_bias", "layer_plain", "layer_plus_one", "rms_plus_one"] = (
-        "layer"
-    )
-    eps: float = 1e-6
 
 
 # -------------------------------------------------------------------------------------- what a residual branch computes
@@ -192,105 +187,15 @@ class Stage:
     enter: Enter = Same()
 
 
-# ---------------------------------------------------------------------------------------------------------- embeddings
-@dataclass(frozen=True)
-class Patch:
-    """Patches of an image, projected (with a bias or without); class tokens in front; learned positions (also for class
-    tokens, or not); `registers`, learned tokens without a position, behind the class tokens; a norm over all of them.
-    With `mask_token`, a learned vector can stand in place of patches."""
-
-    image: int = 224
-    patch: int = 16
-    channels: int = 3
-    class_tokens: int = 1
-    class_positions: bool = True
-    bias: bool = field(default=True, metadata=LATER)
-    registers: int = field(default=0, metadata=LATER)
-    mask_token: bool = field(default=False, metadata=LATER)
-    norm: Norm | None = field(default=None, metadata=LATER)
-
-    @property
-    def prefix(self) -> int:
-        """Tokens in front of the patches."""
-        return self.class_tokens + self.registers
-
-
-@dataclass(frozen=True)
-class Conv:
-    """One convolution of a stem, padded by (kernel-1)//2 unless its stride equals its kernel."""
-
-    out: int
-    kernel: int
-    stride: int
-    norm: Norm | None = None
-    act: Act | None = None
-    bias: bool = False
-
-
-@dataclass(frozen=True)
-class ConvStem:
-    """Convolutions that turn an image into tokens; `fourier` > 0 adds projected Fourier positions of that size."""
-
-    image: int
-    channels: int
-    convs: tuple[Conv, ...]
-    fourier: int = 0
-
-
-@dataclass(frozen=True)
-class Pixel:
-    """TNT: pixels of every patch by one strided convolution, patches by projecting their pixels."""
-
-    image: int = 224
-    patch: int = 16
-    channels: int = 3
-    kernel: int = 7
-    stride: int = 4
-    norm: Norm = Norm(eps=1e-5)
-    legacy: bool = False
-
-
-@dataclass(frozen=True)
-class Token:
-    """A vocabulary; `positions` rows of learned positions, or a scaled sinusoid (one learned scalar), or neither.
-
-    The first token has the position of row `first`: rows before it are never read. `scale` multiplies the vectors of the
-    vocabulary."""
-
-    vocab: int
-    positions: int = 0
-    sinusoid: bool = False
-    types: int = 0
-    norm: Norm | None = None
-    first: int = field(default=0, metadata=LATER)
-    scale: float = field(default=1.0, metadata=LATER)
-
-    @property
-    def places(self) -> int:
-        """How many tokens have a learned position; 0 where positions are not learned."""
-        return self.positions - self.first
-
-
-@dataclass(frozen=True)
-class Points:
-    """Points of R^dim, used as tokens without a projection (rank experiments). Learned positions are further
-    coordinates (`concat`), are added to the points (`add`), or are left out (`none`)."""
-
-    dim: int
-    positions: Literal["none", "concat", "add"] = "none"
-
-
-Embed = Patch | ConvStem | Pixel | Token | Points
-
-
 # --------------------------------------------------------------------------------------------------------------- heads
 @dataclass(frozen=True)
 class Classify:
-    """Norm, pool, (hidden layer), classes. `distill`: a second classifier on the distillation token. `aux`: a
-    classifier on every patch token (VOLO). `norm_last`: pool before the norm (DaViT)."""
+    """Norm, pool, (hidden layer), classes. Pooled are the class token, the mean over all tokens, the mean over the
+    `patches` alone, or the class token and that mean side by side. `distill`: a second classifier on the distillation
+    token. `aux`: a classifier on every patch token (VOLO). `norm_last`: pool before the norm (DaViT)."""
 
     classes: int = 1000
-    pool: Literal["class", "mean"] = "class"
+    pool: Literal["class", "mean", "patches", "class_and_patches"] = "class"
     norm: Norm | None = Norm()
     norm_last: bool = False
     hidden: int = 0
@@ -313,11 +218,12 @@ class Lm:
 
 @dataclass(frozen=True)
 class Masked:
-    """Masked-token prediction, tied to the vocabulary; `transform`: BERT's dense + GELU + norm before it."""
+    """Masked-token prediction, tied to the vocabulary; `transform`: BERT's dense + `act` + norm before it."""
 
     bias: bool = False
     transform: bool = False
     norm: Norm | None = None
+    act: Act = field(default="gelu", metadata=LATER)
 
 
 @dataclass(frozen=True)
@@ -339,10 +245,10 @@ class Coordinates:
 
 @dataclass(frozen=True)
 class Pooler:
-    """One vector of a sample, made of its class token or its last token: a norm, a linear map to `out` numbers, an
-    activation; None for those that are left out."""
+    """One vector of a sample, made of its class token, its last token or its `end` token, the first one with the largest
+    id: a norm, a linear map to `out` numbers, an activation; None for those that are left out."""
 
-    pool: Literal["class", "last"] = "class"
+    pool: Literal["class", "last", "end"] = "class"
     norm: Norm | None = None
     out: int | None = None
     bias: bool = True
@@ -350,11 +256,20 @@ class Pooler:
 
 
 @dataclass(frozen=True)
+class AttentionPooler:
+    """One vector of a sample: a learned token attends to all tokens, and an MLP behind a norm adds to the result."""
+
+    attention: ClassAttention
+    mlp: Mlp
+    norm: Norm = Norm()
+
+
+@dataclass(frozen=True)
 class Features:
     """No prediction: the tokens themselves, after a norm. With a `pooler`, a vector of the sample can be made of them."""
 
     norm: Norm | None = None
-    pooler: Pooler | None = None
+    pooler: Pooler | AttentionPooler | None = None
 
 
 Head = Classify | Lm | Masked | Pair | Coordinates | Features

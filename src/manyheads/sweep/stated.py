@@ -12,6 +12,7 @@ from manyheads.runs.folder import RESULT, SPEC
 from manyheads.spec.errors import UserError
 from manyheads.spec.experiment import Experiment, Setting, narrowed
 from manyheads.spec.experiment_file import EXPERIMENT, load, save
+from manyheads.spec.files import unwritten
 
 
 def place(root: Path, experiment: Experiment, scale: str) -> Path:
@@ -77,5 +78,8 @@ def write(root: Path, experiment: Experiment, scale: str, *, catalogue: Experime
     if experiment == catalogue:
         (folder / EXPERIMENT).unlink(missing_ok=True)
         return
-    folder.mkdir(parents=True, exist_ok=True)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise unwritten(folder, error) from error
     save(experiment, folder / EXPERIMENT)

@@ -63,20 +63,20 @@ def _(task: Retrieval, *, root: Path | None = None) -> None:
 
 
 @singledispatch
-def data_digest(task: Task, *, root: Path | None = None) -> dict[str, str] | None:
-    """The sha256 of the data that a task reads below `root`, and of what it was computed (`of`). None where there is no
-    data, or where the record of the task alone decides it."""
+def data_digest(task: Task, *, root: Path | None = None) -> str | None:
+    """The sha256 of the data that a task reads below `root`: training and held-out samples, before any is left out. None
+    where there is no data, or where the record of the task alone decides it."""
     return None
 
 
 @data_digest.register(Images)
 @data_digest.register(PixelRow)
-def _(task: Images | PixelRow, *, root: Path | None = None) -> dict[str, str] | None:
+def _(task: Images | PixelRow, *, root: Path | None = None) -> str | None:
     return _of_images(task.data, data_root(root))
 
 
 @lru_cache(maxsize=4)
-def _of_images(name: str, root: Path) -> dict[str, str]:
+def _of_images(name: str, root: Path) -> str:
     """Of images in memory, labels and pixels. Of image files, labels and what is in the files; of more than `MOST` bytes
     of them, labels, and the names and sizes of the files."""
     train, test = read(name, root)
@@ -87,45 +87,45 @@ def _of_images(name: str, root: Path) -> dict[str, str]:
             content.update(f"{split.images.shape}".encode())
             content.update(np.ascontiguousarray(split.labels, dtype="<i8").data)
             content.update(np.ascontiguousarray(split.images).data)
-        return {"sha256": content.hexdigest(), "of": "labels and pixels"}
+        return content.hexdigest()
     assert isinstance(test, Files)
     listed = [Path(os.fsdecode(path)) for split in (train, test) for path in split.paths.tolist()]
     sizes = [path.stat().st_size for path in listed]
     if sum(sizes) <= MOST:
-        return {"sha256": content_digest(train, test), "of": "labels and files"}
+        return content_digest(train, test)
     labels = [*train.labels.tolist(), *test.labels.tolist()]
     for label, path, size in zip(labels, listed, sizes, strict=True):
         content.update(f"{label} {path.name} {size}\n".encode(errors="surrogateescape"))
-    return {"sha256": content.hexdigest(), "of": "labels, names and sizes of files"}
+    return content.hexdigest()
 
 
 @data_digest.register(PackedText)
-def _(task: PackedText, *, root: Path | None = None) -> dict[str, str] | None:
+def _(task: PackedText, *, root: Path | None = None) -> str | None:
     """Of the manifests, which hold the checksums of the shards, and the sha256 of the tokenizer and of every source."""
     folder = corpus_folder(task.data, data_root(root))
     content = hashlib.sha256((folder / "train" / MANIFEST).read_bytes())
     if not task.held:
         content.update((folder / task.held_split / MANIFEST).read_bytes())
-    return {"sha256": content.hexdigest(), "of": "manifests"}
+    return content.hexdigest()
 
 
 @data_digest.register(Glue)
-def _(task: Glue, *, root: Path | None = None) -> dict[str, str] | None:
+def _(task: Glue, *, root: Path | None = None) -> str | None:
     facts = glue_set(task.task)
     folder = glue_folder(facts, task.data, data_root(root))
     content = hashlib.sha256()
     for name in ("train.tsv", *facts.held):
         content.update((folder / name).read_bytes())
-    return {"sha256": content.hexdigest(), "of": "files"}
+    return content.hexdigest()
 
 
 @data_digest.register(ByteText)
 @data_digest.register(Retrieval)
-def _(task: ByteText | Retrieval, *, root: Path | None = None) -> dict[str, str] | None:
+def _(task: ByteText | Retrieval, *, root: Path | None = None) -> str | None:
     if task.data == "made":
         return None
     content = hashlib.sha256()
     for split in splits(task, data_root(root)).values():
         for array in (split.labels, split.lengths, *split.stores):
             content.update(np.ascontiguousarray(array).data)
-    return {"sha256": content.hexdigest(), "of": "labels and texts"}
+    return content.hexdigest()

@@ -291,7 +291,7 @@ class Session:
                 waited=waited,
                 overhead=max(0.0, time.monotonic() - self.started - (self.elapsed - self.began)),
                 on_device=state.on_device,
-                data=tasks.data_digest(run.spec.task, root=self.root),
+                data_sha256=tasks.data_digest(run.spec.task, root=self.root),
             )
             self.status()
             run.finish(outcome)

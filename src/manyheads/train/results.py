@@ -83,15 +83,15 @@ def result(
     waited: float = 0.0,
     overhead: float | None = None,
     on_device: int | None = 1,
-    data: dict[str, str] | None = None,
+    data_sha256: str | None = None,
 ) -> dict[str, Any]:
     """The result of a trained run. Everything but `timing` is the same whenever the run is repeated; in `timing`,
     `seconds` are those of training, `overhead` all others since the last start (data, compiling, evaluations, probes,
     checkpoints), `waited` is the share of the time since then that was spent waiting for data, and `on_device` the
     largest number of runs that shared the device at any time, this one included (null: unknown). `best` is the evaluation
-    with the best headline, on the validation samples where the task has some: held-out samples are not chosen by. `data`
-    is the sha256 of what it was trained on (`tasks.data_digest`), which is no part of the run's id: the same
-    specification with other files of the same name gives another result, and this tells them apart."""
+    with the best headline, on the validation samples where the task has some: held-out samples are not chosen by.
+    `data_sha256` (`tasks.data_digest`) is no part of the run's id: the same specification with other files of the same
+    name gives another result, and this tells them apart."""
     metric, direction = work.better
     records = [record for record in run.metrics.read() if record["kind"] == "eval"]
     scores = [{name: value for name, value in record.items() if name not in ("kind", "samples")} for record in records]
@@ -110,7 +110,7 @@ def result(
         "flops": samples * training_flops(run.spec.arch),
         **_sizes(run),
         "averaged": bool(recipe.ema),
-        **({} if data is None else {"data": data}),
+        "data_sha256": data_sha256,
         "machine": machine(recipe, ranks),
         "timing": {
             "seconds": seconds,

@@ -7,41 +7,27 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from manyheads.spec.arch import Arch, attentions
-from manyheads.spec.parts import Attention, Classify, Lm, Masked, Nystrom, Patch
+from manyheads.spec.arch import Arch
+from manyheads.spec.parts import Classify, Features, Lm, Masked, Nystrom, Token
 
+from . import hf_vision_maps
 from .hf_decoders import LLAMA, decoder, tied
-from .tensors import Shape, SkipRows, Transpose, TwinTensor, modules, same, stacked
+from .hf_names import attention_ops, pooler, prefix, qkv
+from .tensors import Shape, SkipRows, Transpose, TwinTensor, modules, same
 
 
 def vit(arch: Arch) -> list[TwinTensor]:
-    """The map between our ViT and transformers' ViTForImageClassification, by the names it has since transformers 5."""
-    embed, width, tokens = arch.embed, arch.stages[0].width, arch.stages[0].tokens
-    assert isinstance(embed, Patch)
-    assert isinstance(arch.head, Classify)
-    kernel = (width, embed.channels, embed.patch, embed.patch)
-    flat = (width, embed.channels * embed.patch**2)
-    patches, positions, class_token = "patch_embeddings.projection", "position_embeddings", "cls_token"
-    tensors = [
-        TwinTensor("embed.proj.weight", (f"vit.embeddings.{patches}.weight",), Shape(flat, kernel)),
-        TwinTensor("embed.proj.bias", (f"vit.embeddings.{patches}.bias",)),
-        TwinTensor("embed.positions", (f"vit.embeddings.{positions}",), Shape((tokens, width), (1, tokens, width))),
-        TwinTensor("embed.class_tokens", (f"vit.embeddings.{class_token}",), Shape((1, width), (1, 1, width))),
-    ]
-    names = {"attention.norm": "layernorm_before", "attention.op.out": "attention.o_proj"}
-    names |= {"mlp.norm": "layernorm_after", "mlp.op.inp": "mlp.fc1", "mlp.op.out": "mlp.fc2"}
-    for i, op in enumerate(_attentions(arch)):
-        ours, theirs = f"blocks.{i}", f"vit.layers.{i}"
-        tensors += _qkv(ours, [f"{theirs}.attention.{part}_proj" for part in "qkv"], op)
-        tensors += modules(ours, theirs, names)
-    return tensors + same("head.norm", "vit.layernorm") + same("head.out", "classifier")
+    """The map between our ViT and transformers' ViTModel, or ViTForImageClassification where it classifies, by the names
+    they have since transformers 5."""
+    return hf_vision_maps.vit_layers(arch, "vit", ("cls_token",)) + hf_vision_maps.vit_head(arch, "vit")
 
 
 def bert(arch: Arch) -> list[TwinTensor]:
     """The map between our BERT and transformers': `Masked` is BertForMaskedLM, `Classify` with a tanh layer as wide as
-    the model is BertForSequenceClassification."""
-    positions = TwinTensor("embed.positions.weight", ("bert.embeddings.position_embeddings.weight",))
-    tensors = [positions, *_encoder(arch, "bert")]
+    the model is BertForSequenceClassification, `Features` is BertModel."""
+    tensors = encoder(arch, "bert")
+    if isinstance(arch.head, Features):
+        return tensors + pooler(arch.head)
     if isinstance(arch.head, Masked):
         tensors += modules("head", "cls.predictions.transform", {"dense": "dense", "dense_norm": "LayerNorm"})
         return [*tensors, TwinTensor("head.bias", ("cls.predictions.bias",))]
@@ -50,7 +36,7 @@ def bert(arch: Arch) -> list[TwinTensor]:
 
 
 def tied_bert(arch: Arch) -> dict[str, str]:
-    """The tied names of BertForMaskedLM; the classifier has none."""
+    """The tied names of BertForMaskedLM; the others have none."""
     if not isinstance(arch.head, Masked):
         return {}
     return {
@@ -62,28 +48,49 @@ def tied_bert(arch: Arch) -> dict[str, str]:
 def nystromformer(arch: Arch) -> list[TwinTensor]:
     """The map between our post-norm Nyströmformer and transformers' NystromformerForSequenceClassification, whose
     positions start at 2."""
-    positions = ("nystromformer.embeddings.position_embeddings.weight",)
-    tensors = [TwinTensor("embed.positions.weight", positions, SkipRows(2)), *_encoder(arch, "nystromformer")]
-    for i, op in enumerate(_attentions(arch)):
+    assert isinstance(arch.embed, Token)
+    tensors = encoder(arch, "nystromformer")
+    if not arch.embed.first:  # the record leaves out the two rows that the twin never reads
+        table = tensors[0].theirs
+        tensors[0] = TwinTensor("embed.positions.weight", table, SkipRows(2))
+    for i, op in enumerate(attention_ops(arch)):
         if isinstance(op.mix, Nystrom) and op.mix.conv:
             taps = Shape((op.heads, op.mix.conv), (op.heads, 1, op.mix.conv, 1))
             theirs = f"nystromformer.encoder.layer.{i}.attention.self.conv.weight"
             tensors.append(TwinTensor(f"blocks.{i}.attention.op.skip", (theirs,), taps))
+    if isinstance(arch.head, Masked):
+        tensors += modules("head", "cls.predictions.transform", {"dense": "dense", "dense_norm": "LayerNorm"})
+        return [*tensors, TwinTensor("head.bias", ("cls.predictions.bias",))]
     return tensors + same("head.hidden", "classifier.dense") + same("head.out", "classifier.out_proj")
 
 
-def _encoder(arch: Arch, name: str) -> list[TwinTensor]:
-    """Embeddings but for positions, and layers, as BERT and all that copied its code call them."""
+def tied_nystromformer(arch: Arch) -> dict[str, str]:
+    """The tied names of NystromformerForMaskedLM; the classifier has none."""
+    if not isinstance(arch.head, Masked):
+        return {}
+    return {
+        "cls.predictions.decoder.weight": "nystromformer.embeddings.word_embeddings.weight",
+        "cls.predictions.decoder.bias": "cls.predictions.bias",
+    }
+
+
+def encoder(arch: Arch, name: str) -> list[TwinTensor]:
+    """Embeddings, positions first, and layers, as BERT and all that copied its code call them. In a model without a head
+    the names are not preceded by that of the model."""
+    assert isinstance(arch.embed, Token)
+    name = prefix(arch, name)
     tensors = [
-        TwinTensor("embed.vocab.weight", (f"{name}.embeddings.word_embeddings.weight",)),
-        TwinTensor("embed.types.weight", (f"{name}.embeddings.token_type_embeddings.weight",)),
-        *same("embed.norm", f"{name}.embeddings.LayerNorm"),
+        TwinTensor("embed.positions.weight", (f"{name}embeddings.position_embeddings.weight",)),
+        TwinTensor("embed.vocab.weight", (f"{name}embeddings.word_embeddings.weight",)),
+        *same("embed.norm", f"{name}embeddings.LayerNorm"),
     ]
+    if arch.embed.types:
+        tensors += same("embed.types", f"{name}embeddings.token_type_embeddings", ("weight",))
     names = {"attention.norm": "attention.output.LayerNorm", "attention.op.out": "attention.output.dense"}
     names |= {"mlp.norm": "output.LayerNorm", "mlp.op.inp": "intermediate.dense", "mlp.op.out": "output.dense"}
-    for i, op in enumerate(_attentions(arch)):
-        ours, theirs = f"blocks.{i}", f"{name}.encoder.layer.{i}"
-        tensors += _qkv(ours, [f"{theirs}.attention.self.{part}" for part in ("query", "key", "value")], op)
+    for i, op in enumerate(attention_ops(arch)):
+        ours, theirs = f"blocks.{i}", f"{name}encoder.layer.{i}"
+        tensors += qkv(ours, [f"{theirs}.attention.self.{part}" for part in ("query", "key", "value")], op)
         tensors += modules(ours, theirs, names)
     return tensors
 
@@ -127,13 +134,3 @@ def tied_llama(arch: Arch) -> Mapping[str, str]:
 def _tied_head(arch: Arch, table: str) -> dict[str, str]:
     assert isinstance(arch.head, Lm)
     return {"lm_head.weight": table} if arch.head.tied else {}
-
-
-def _attentions(arch: Arch) -> list[Attention]:
-    """The attention of every layer, in order."""
-    return [op for stage in arch.stages for _ in range(stage.depth) for op in attentions(stage)]
-
-
-def _qkv(ours: str, theirs: list[str], op: Attention) -> list[TwinTensor]:
-    """Queries, keys and values, which are apart there."""
-    return stacked(f"{ours}.attention.op.qkv", theirs, (op.inner, op.kv_inner, op.kv_inner), bias=op.qkv_bias)

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from manyheads.spec.arch import Arch, layers
-from manyheads.spec.parts import Attention, Classify, Layer, Mlp, Norm, Patch
+from manyheads.spec.parts import Attention, AttentionPooler, Classify, Features, Layer, Mlp, Norm, Patch
 
 from .tensors import Conversion, Rows, Shape, TwinTensor, same, stacked
 
@@ -27,9 +27,7 @@ def vit(arch: Arch, theirs: Collection[str] = ()) -> list[TwinTensor]:
     """The map between our ViT and timm's VisionTransformer (also its distilled DeiT). timm has one record in several
     forms: branches of a layer side by side, gate and value of an MLP apart. The names of its tensors, `theirs`, tell
     them; without names the map is to its usual form."""
-    head, width = arch.head, arch.stages[0].width
-    assert isinstance(head, Classify)
-    tensors = _embedding(arch, width)
+    tensors = _embedding(arch, arch.stages[0].width)
     records = [layer for stage in arch.stages for _ in range(stage.depth) for layer in layers(stage)]
     for i, layer in enumerate(records):
         at = f"blocks.{i}"
@@ -38,25 +36,94 @@ def vit(arch: Arch, theirs: Collection[str] = ()) -> list[TwinTensor]:
             tensors += _parallel(at, layer, count, scaled=f"{at}.attns.0.ls.gamma" in theirs)
         else:
             tensors += _layer(at, layer, split=f"{at}.mlp.fc1_g.weight" in theirs)
-    tensors += _norm("head.norm", "fc_norm" if head.norm_last else "norm", head.norm)
-    return tensors + same("head.out", "head") + (same("head.distill", "head_dist") if head.distill else [])
+    return tensors + _head(arch)
+
+
+def _head(arch: Arch) -> list[TwinTensor]:
+    head = arch.head
+    if isinstance(head, Features):
+        return _norm("head.norm", "norm", head.norm) + _pooler(head, arch.stages[-1].width)
+    assert isinstance(head, Classify)
+    tensors = _norm("head.norm", "fc_norm" if head.norm_last else "norm", head.norm) + same("head.out", "head")
+    return tensors + (same("head.distill", "head_dist") if head.distill else [])
+
+
+def _pooler(head: Features, width: int) -> list[TwinTensor]:
+    """The learned token of a pooler, its attention, whose queries are a matrix of their own there, and its MLP."""
+    spec, at = head.pooler, "head.pooler"
+    if not isinstance(spec, AttentionPooler):
+        return []
+    op, parts = spec.attention, ("attn_pool.q", "attn_pool.kv")
+    return [
+        TwinTensor(f"{at}.latent", ("attn_pool.latent",), Shape((width,), (1, 1, width))),
+        *stacked(f"{at}.attention.qkv", parts, (op.inner, 2 * op.inner), bias=op.qkv_bias),
+        *_linear(f"{at}.attention.out", "attn_pool.proj", op.out_bias),
+        *_norm(f"{at}.norm", "attn_pool.norm", spec.norm),
+        *_linear(f"{at}.mlp.inp", "attn_pool.mlp.fc1", spec.mlp.bias),
+        *_linear(f"{at}.mlp.out", "attn_pool.mlp.fc2", spec.mlp.bias),
+    ]
 
 
 def _embedding(arch: Arch, width: int) -> list[TwinTensor]:
+    """Patches, positions, class tokens, registers, and the norm over all of them."""
     embed = arch.embed
     assert isinstance(embed, Patch)
-    tokens = arch.stages[0].tokens - (0 if embed.class_positions else embed.class_tokens)
+    places = (embed.image // embed.patch) ** 2 + (embed.class_tokens if embed.class_positions else 0)
     kernel = (width, embed.channels, embed.patch, embed.patch)
     flat = (width, embed.channels * embed.patch**2)
     tensors = [
         TwinTensor("embed.proj.weight", ("patch_embed.proj.weight",), Shape(flat, kernel)),
-        TwinTensor("embed.proj.bias", ("patch_embed.proj.bias",)),
-        rows("embed.positions", "pos_embed", tokens, width),
+        *_norm("embed.norm", "norm_pre", embed.norm),
     ]
+    if embed.bias:
+        tensors.append(TwinTensor("embed.proj.bias", ("patch_embed.proj.bias",)))
     if embed.class_tokens:
         names = ("cls_token", "dist_token")[: embed.class_tokens]
         tensors.append(TwinTensor("embed.class_tokens", names, Rows(len(names))))
+    if embed.registers and embed.class_positions:  # there registers have positions, which are part of them here
+        front, count = embed.class_tokens, embed.registers
+        tensors.append(TwinTensor("embed.positions", ("pos_embed",), WithoutRegisters(front, count)))
+        tensors.append(TwinTensor("embed.registers", ("reg_token",), PlacedRegisters(front, count), ("pos_embed",)))
+        return tensors
+    tensors.append(rows("embed.positions", "pos_embed", places, width))
+    if embed.registers:
+        tensors.append(rows("embed.registers", "reg_token", embed.registers, width))
     return tensors
+
+
+@dataclass(frozen=True, slots=True)
+class WithoutRegisters(Conversion):
+    """Positions without those of the registers, which stand behind the `front` ones of class tokens; on the way back
+    these are 0."""
+
+    front: int
+    count: int
+
+    def into(self, theirs: Sequence[Tensor]) -> Tensor:
+        """The rows of class tokens and patches."""
+        table = theirs[0][0]
+        return torch.cat((table[: self.front], table[self.front + self.count :]))
+
+    def back(self, ours: Tensor) -> list[Tensor]:
+        """All rows, 0 for the registers."""
+        empty = ours.new_zeros(self.count, ours.shape[1])
+        return [torch.cat((ours[: self.front], empty, ours[self.front :]))[None]]
+
+
+@dataclass(frozen=True, slots=True)
+class PlacedRegisters(Conversion):
+    """Registers with their positions added."""
+
+    front: int
+    count: int
+
+    def into(self, theirs: Sequence[Tensor]) -> Tensor:
+        """`theirs` are the registers, then all positions."""
+        return theirs[0][0] + theirs[1][0, self.front : self.front + self.count]
+
+    def back(self, ours: Tensor) -> list[Tensor]:
+        """The registers, whose positions are 0."""
+        return [ours[None].clone()]
 
 
 def _norm(ours: str, theirs: str, norm: Norm | None) -> list[TwinTensor]:
