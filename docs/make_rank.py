@@ -2,7 +2,7 @@
 
 With a folder, the runs of the rank experiments below it become part of the evidence of their scale first (`RECORDS`),
 each arm in place of what was recorded of it, unless it has fewer seeds; without, what is recorded is drawn again. The
-runs of `rank_n` at scale small are read from their archive (`ARCHIVE`).
+runs of `rank_n` at scale small are read from their pack (`PACK`).
 Tables stand between two marks, `<!-- name -->` and `<!-- /name -->`; the rest of the page is left alone."""
 
 from __future__ import annotations
@@ -11,8 +11,6 @@ import json
 import math
 import re
 import sys
-import tarfile
-import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -35,7 +33,7 @@ from manyheads.spec.serialise import to_dict
 HERE = Path(__file__).parent
 PAGE, EVIDENCE = HERE / "rank.md", HERE.parent / "evidence"
 RECORDS = {"laptop": "rank_laptop_cpu.json", "small": "rank_small_h200.json"}
-ARCHIVE = EVIDENCE / "runs" / "rank_n_small_h200.tar.xz"  # run folders, without models
+PACK = EVIDENCE / "rank_n_small_h200.jsonl.xz"
 # fmt: off
 NOTES = {  # one seed each, found before this code was written
     "L1_d2_full": 0.063, "L1_d2_half": 0.571, "L1_d2_quarter": 0.677, "L1_d2_r1": 0.738,
@@ -78,13 +76,6 @@ def record(root: Path, scale: str) -> dict[str, Any]:
             }
         found[section.name] = arms
     return found
-
-
-def archived(file: Path) -> dict[str, Any]:
-    """The arms of the runs in an archive, as `record` makes them."""
-    with tempfile.TemporaryDirectory() as folder, tarfile.open(file) as archive:
-        archive.extractall(folder, filter="data")
-        return record(Path(folder), "small")
 
 
 def last_scale(model: Path) -> float | None:
@@ -284,7 +275,7 @@ def write(page: str, found: dict[str, dict[str, Any]]) -> str:
     """`page` with every table made anew."""
     tables = [(name, make(found["laptop"]["experiments"][name])) for name, make in TABLES.items()]
     small = found["small"]
-    tables += [("rank_n small", scored("loss", "skill", "accuracy")(archived(ARCHIVE)["rank_n"]))]
+    tables += [("rank_n small", scored("loss", "skill", "accuracy")(record(PACK, "small")["rank_n"]))]
     tables += [("rank_fig1 small", beside_paper(small["experiments"]["rank_fig1"], small["short_warmup"]))]
     for name, made in tables:
         page, count = re.subn(

@@ -14,12 +14,14 @@ import pytest
 from manyheads.cli import main
 from manyheads.experiments.demo import DEMO
 from manyheads.report.page import write
+from manyheads.report.read_runs import read_runs
 from manyheads.report.run_measurements import by_kind
 from manyheads.runs import Run, find
 from manyheads.runs.pack import pack
 from manyheads.runs.thinned import thin_metrics, thin_spectra, thin_timings
 from manyheads.spec.errors import UserError
 from manyheads.spec.experiment import folder, specs
+from manyheads.spec.experiment_file import save
 from tests.report.made import result
 
 HREF = re.compile(r' href="[^"#]*"')
@@ -176,3 +178,23 @@ def main_exits(*args: object, code: int) -> None:
     with pytest.raises(SystemExit) as stop:
         main([str(arg) for arg in args])
     assert (stop.value.code or 0) == code
+
+
+def test_an_experiment_that_was_stated_is_packed_with_its_runs(root: Path, tmp_path: Path) -> None:
+    own = replace(DEMO, name="own", title="What I expect", question="Is mine better?", run="")
+    for run in find(root):
+        assert run.spec is not None
+        label = {**run.spec.label, "experiment": "own"}
+        here = Run.create(tmp_path / "runs" / "own-smoke" / run.path.name, replace(run.spec, label=label))
+        assert run.result is not None
+        here.finish(run.result)
+    save(own, tmp_path / "runs" / "own-smoke" / "experiment.json")
+    out = tmp_path / "pack" / "own.jsonl.xz"
+    pack(tmp_path / "runs", out)
+    (section,) = read_runs(out, {}).sections
+    assert section.experiment == own
+    assert page(out, tmp_path / "pack.html") == page(tmp_path / "runs", tmp_path / "folders.html")
+    (tmp_path / "runs" / "own-smoke" / "experiment.json").write_text("{")
+    with pytest.raises(UserError, match=r"experiment\.json is damaged"):
+        pack(tmp_path / "runs", tmp_path / "other.jsonl.xz")
+    assert not (tmp_path / "other.jsonl.xz").exists()

@@ -6,8 +6,9 @@ import json
 import os
 import re
 import sys
+import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -16,6 +17,8 @@ import typer
 from manyheads.spec.errors import UserError, nearest
 from manyheads.spec.json_text import parse
 from manyheads.spec.shell import word
+
+from .run_slice import TIME_UP, Slice, check_minutes, known_runs, prepare_slice
 
 if TYPE_CHECKING:
     from manyheads.sweep.jobs import Job, Outcome
@@ -53,7 +56,14 @@ def run(
     out: Annotated[Path, typer.Option(help="Folder for the run folders.")] = Path("runs"),
     executor: Annotated[str, typer.Option(help=f"Where runs execute: {', '.join(EXECUTORS)}.")] = "processes",
     workers: Annotated[
-        int | None, typer.Option(help="Runs side by side. Default: 2 here, as many as fit on a cluster.")
+        int | None,
+        typer.Option(help="Runs side by side. Default: as many as keep this machine busy, or as fit on a cluster."),
+    ] = None,
+    minutes: Annotated[
+        float | None, typer.Option(help="Stop after so long: runs in progress are saved, and resumed the next time.")
+    ] = None,
+    learn_from: Annotated[
+        Path | None, typer.Option(help="Pack or folder of finished runs to learn times from, beside those in --out.")
     ] = None,
     threads: Annotated[
         int | None, typer.Option(help="CPU threads of each run. Default: 1; with --list none are set.")
@@ -77,14 +87,18 @@ def run(
 
     With other data, another budget or --set it is a changed copy, whose runs and page are kept apart from the
     experiment's own."""
+    started = time.monotonic()  # a time limit counts from here, before anything heavy is imported
     each = 1 if threads is None else threads
     _check(executor, workers, each, device, slurm)
+    check_minutes(minutes, executor, workers)
     from manyheads.interop.changed_experiment import Change
+    from manyheads.sweep.deal import Limit
     from manyheads.sweep.plan import ALL, commands, plan
 
     from .asked_experiment import asked, check_data, split_basis
     from .data import fetch
 
+    limit = None if minutes is None else Limit.after(60 * minutes, started)
     one, budget = split_basis(basis)
     change = Change(tuple(data or ()), steps, budget, epochs, batch, lr, tuple(settings or ()), data_root)
     wanted, size = asked(experiment, scale, change, tokenizer)
@@ -92,9 +106,10 @@ def run(
     if dry_run:
         from .run_forecast import show
 
-        beside = 1 if executor == "process" else 2 if workers is None else max(1, workers)
+        beside = 1 if executor == "process" else workers if workers is None else max(1, workers)
         place = "processes" if "cluster=local" in (slurm or []) else executor
-        show(selection, experiment == "all", beside, device, each, tflops, data_root, place)
+        known = known_runs(out, learn_from)
+        show(selection, experiment == "all", beside, device, each, tflops, data_root, place, known)
         return
     if download:
         fetch((spec.task for spec in selection.now), data_root)
@@ -112,7 +127,14 @@ def run(
     else:
         options = _options(slurm or [])
         where = {"device": device, "root": data_root}
-        outcomes, why = _phases(selection, executor, workers, quiet, where, each, out, options)
+        known = known_runs(out, learn_from) if executor == "processes" else []
+
+        def sliced(jobs: Sequence[Job]) -> Slice:
+            return prepare_slice(
+                jobs, known, workers=workers, threads=each, limit=limit, quiet=quiet, device=device, root=data_root
+            )
+
+        outcomes, why = _phases(selection, executor, workers, quiet, where, each, out, options, sliced)
         _tell(outcomes, selection.share(), out)
     if why:
         print(why, file=sys.stderr)
@@ -147,6 +169,7 @@ def _phases(
     threads: int,
     out: Path,
     options: dict[str, Any],
+    sliced: Callable[[Sequence[Job]], Slice],
 ) -> tuple[list[Outcome], str]:
     """Run everything in its order: runs that start from the weights of other runs when those are finished; if those are
     not, the second value says why the runs were left out."""
@@ -169,8 +192,12 @@ def _phases(
             )
         from manyheads.sweep.local import run as on_this_machine
 
-        many = 0 if executor == "process" else 2 if workers is None else workers
-        return on_this_machine(jobs, workers=many, threads=threads, look=look, **where)
+        if executor == "process" or workers == 0:
+            return on_this_machine(jobs, workers=0, threads=threads, look=look, **where)
+        part = sliced(jobs)
+        return on_this_machine(
+            jobs, workers=part.workers, threads=threads, look=look, expected=part.expected, limit=part.limit, **where
+        )
 
     jobs = selection.jobs()
     if executor.startswith("process"):
@@ -199,16 +226,16 @@ def _later(selection: Selection, others: bool) -> tuple[list[Job], str]:
 def _tell(outcomes: list[Outcome], shared: int, out: Path) -> None:
     """Print what became of the runs. Runs that failed or stopped are named, and make the command fail."""
     fates: Counter[str] = Counter(outcome.fate for outcome in outcomes)
-    words = {"done": "done", "skipped": "finished before", "stopped": "stopped", "failed": "failed"}
+    words = {"done": "done", "skipped": "finished before", "stopped": "stopped", "failed": "failed", "left": "left"}
     counts = [f"{fates[fate]} {word}" for fate, word in words.items() if fates[fate]]
     counts += [f"{shared} the same as others"] if shared else []
     print(f"{', '.join(counts) or 'nothing to run'}; for a page: manyheads report {word(out)}")
-    unfinished = [outcome for outcome in outcomes if outcome.fate in ("failed", "stopped")]
+    unfinished = [outcome for outcome in outcomes if outcome.fate in ("failed", "stopped", "left")]
     for outcome in unfinished:
         name = os.path.relpath(outcome.job.path, out)
         print(f"{name}: {outcome.fate}" + (f": {outcome.message}" if outcome.message else ""), file=sys.stderr)
     if unfinished:
-        raise typer.Exit(1)
+        raise typer.Exit(TIME_UP if all(outcome.fate == "left" for outcome in unfinished) else 1)
 
 
 def _names(text: str | None) -> list[str] | None:

@@ -12,9 +12,9 @@ lock            locked while a process writes
 from manyheads.spec.lock import Busy
 from manyheads.spec.run import RunSpec
 
-from .folder import RunFolder
+from .folder import RunFolder, identity
 from .json_lines import JsonLines
 from .listing import find
 from .run import Run
 
-__all__ = ["Busy", "JsonLines", "Run", "RunFolder", "RunSpec", "find"]
+__all__ = ["Busy", "JsonLines", "Run", "RunFolder", "RunSpec", "find", "identity"]

@@ -92,8 +92,8 @@ def state(folder: Path, status: dict[str, Any] | None, result: dict[str, Any] | 
 
 @dataclass(frozen=True)
 class PackLine:
-    """Where a run is in a pack, and what the pack holds of it: `spec`, `status`, `result`, and its thinned `metrics`,
-    `spectra` and `timings`."""
+    """Where a run is in a pack, and what the pack holds of it: `spec`, `status`, `result`, its thinned `metrics`,
+    `spectra` and `timings`, and the `experiment` that was written beside it, where one was."""
 
     file: Path
     line: int

@@ -103,6 +103,8 @@ def _run(path: Path, number: int, content: dict[str, Any]) -> RunFolder:
         records = content.get(part)
         if not isinstance(records, list) or not all(isinstance(record, dict) for record in records):
             raise UserError(f"the run has no list of records as its {part}")
+    if not isinstance(content.get("experiment", {}), dict):
+        raise UserError("the run's experiment is no JSON object")
     if "id" not in content["spec"]:
         raise UserError("the specification has no `id`")
     spec, status = RunSpec.from_dict(content["spec"]), parts["status"]

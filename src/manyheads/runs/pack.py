@@ -2,7 +2,8 @@
 
 A line has the run's name below that folder, its specification and id, its result (with machine, versions, commit, time,
 and the number of processes on the device, as far as the run recorded them), its last status with the date, and its
-measurements, thinned. Models and checkpoints are not in it."""
+measurements, thinned; and the `experiment.json` beside its folder, where there is one, which says what was expected.
+Models and checkpoints are not in it."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """What runs would take, before anything is allocated: steps, operations, time, memory.
 
-A run's time is that of a finished run that differs in its seed alone. Where there is none it is estimated: operations
-at a machine's speed, and for every step and layer a fixed overhead, which dominates where models are small. It is the
-time of a run that has its device to itself.
+A run's time is learnt from finished runs (`learnt`). Where none is like it, it is counted: operations at a machine's
+speed, and for every step and layer a fixed overhead, which dominates where models are small. It is the time of a run
+that has its device to itself.
 
 Runs side by side share their device's throughput (`Sharing`), so that many workers on one device take hardly less time
 than one. Cores are shared evenly. On one GPU, several runs through CUDA MPS trained 1.17 times as many images a second
@@ -13,11 +13,10 @@ model the 48 runs of `rank_fig1` at scale small take 396 s with 16 workers; an H
 from __future__ import annotations
 
 import heapq
-import json
 import math
 import os
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 
@@ -26,7 +25,7 @@ import torch
 from manyheads import tasks
 from manyheads.arch.count import params, training_flops
 from manyheads.nn.device import named_device
-from manyheads.runs import Run, RunSpec
+from manyheads.runs import Run, RunFolder
 from manyheads.spec.errors import UserError
 from manyheads.spec.measurements import Measurement
 from manyheads.spec.parts import Token
@@ -36,9 +35,8 @@ from manyheads.train.estimate import part_bytes
 from manyheads.train.numerics import uses_half
 
 from .jobs import Job
+from .learnt import LAYER, SPEED, Guess, Learnt, Size, layers
 
-SPEED = {"cpu": 0.025, "cuda": 60.0}  # TFLOPS that training reaches: a core, and 0.4 of an A100 in TF32
-LAYER = {"cpu": 1e-3, "cuda": 1e-4}  # seconds of overhead for every layer of a step
 GPU_GAIN = 1.17  # what several runs on one GPU train together, one alone being 1
 
 
@@ -75,7 +73,9 @@ def sharing(workers: int, device: str | None = None, threads: int = 1, *, own: b
 @dataclass(frozen=True)
 class Forecast:
     """What one run would take that has its device to itself. None means unknown: a measurement has no steps, and the
-    steps of an epoch are unknown where its data is missing. `memory` is bytes of tensors, without PyTorch itself."""
+    steps of an epoch are unknown where its data is missing. `memory` is bytes of tensors, without PyTorch itself.
+    `overhead` are the seconds beside training, where finished runs say them, and `source` where the time is known
+    from."""
 
     job: Job
     done: bool
@@ -84,6 +84,8 @@ class Forecast:
     flops: float | None = None
     seconds: float | None = None
     memory: float | None = None
+    overhead: float | None = None
+    source: str = ""
 
 
 def forecast(
@@ -93,28 +95,40 @@ def forecast(
     threads: int = 1,
     tflops: float | None = None,
     root: Path | None = None,
+    known: Iterable[RunFolder] = (),
+    gpu: str | None = None,
 ) -> list[Forecast]:
-    """A forecast for each job, on `device` (by default a GPU if there is one) that trains at `tflops`."""
+    """A forecast for each job, on `device` (by default a GPU if there is one; `gpu` is its name, where that is known).
+    Times are learnt from the finished ones among the jobs and the `known` runs; with `tflops`, runs of which no other
+    seed is finished are counted at that speed."""
     if tflops is not None and not 0 < tflops < math.inf:
         raise UserError(f"--tflops {tflops}: nothing is trained at that speed; write a number above 0")
     if threads < 1:
         raise UserError(f"a run of {threads} threads; write 1 or more")
     kind = _kind(device)
     speed = 1e12 * (tflops or SPEED.get(kind, SPEED["cuda"]) * (threads if kind == "cpu" else 1))
-    opened = [(job, Run.open(job.path)) for job in jobs if (job.path / "spec.json").is_file()]
-    results = {job.path: run.result for job, run in opened if run.id == job.spec.id}
-    shared, durations = sharing(1, device, threads), dict[str, float]()
+    learnt, done = learn(jobs, device=device, threads=threads, known=known, gpu=gpu)
+    return [_one(job, job.path in done, learnt, kind, speed if tflops else None, threads, root) for job in jobs]
+
+
+def learn(
+    jobs: Sequence[Job],
+    *,
+    device: str | None = None,
+    threads: int = 1,
+    known: Iterable[RunFolder] = (),
+    gpu: str | None = None,
+) -> tuple[Learnt, set[Path]]:
+    """What the finished ones among the jobs and the `known` runs say about times, and the folders of the former."""
+    finished = {job.path: job.packed for job in jobs if job.packed is not None}
     for job in jobs:
-        timing = (results.get(job.path) or {}).get("timing")
-        timing = timing if isinstance(timing, dict) else {}
-        seconds, beside = timing.get("seconds"), timing.get("on_device")
-        if isinstance(seconds, int | float):
-            beside = beside if isinstance(beside, int) and beside > 0 else 1  # unknown: no faster than it was
-            durations[_but_seed(job.spec)] = seconds * shared.speed(beside)
-    return [
-        _one(job, results.get(job.path) is not None, durations.get(_but_seed(job.spec)), kind, speed, root)
-        for job in jobs
-    ]
+        if job.path not in finished and (job.path / "spec.json").is_file():
+            run = Run.open(job.path)
+            if run.id == job.spec.id and run.result is not None:
+                finished[job.path] = RunFolder(job.path, "done", run.spec, None, run.result)
+    places = {(run.place, run.path): run for run in [*known, *finished.values()]}
+    alone = sharing(1, device, threads).speed
+    return Learnt(places.values(), _kind(device), alone, name=gpu, threads=threads), set(finished)
 
 
 def wall(forecasts: Iterable[Forecast], workers: int, shared: Sharing) -> float:
@@ -140,12 +154,14 @@ def _kind(device: str | None) -> str:
     return named_device(device).type if device else "cuda" if torch.cuda.is_available() else "cpu"
 
 
-def _one(job: Job, done: bool, taken: float | None, kind: str, speed: float, root: Path | None) -> Forecast:
+def _one(
+    job: Job, done: bool, learnt: Learnt, kind: str, speed: float | None, threads: int, root: Path | None
+) -> Forecast:
     arch, count = job.spec.arch, params(job.spec.arch).total
     task, recipe = job.spec.task, job.spec.recipe
     tasks.check(task, arch)
     if isinstance(task, Measurement):
-        return Forecast(job, done, count, seconds=taken)
+        return _told(Forecast(job, done, count), learnt.guess(job.spec, None))
     device = torch.device(kind)
     memory = part_bytes(arch, recipe, recipe.batch // recipe.accumulate, half=uses_half(recipe, device), fused=True)
     text = isinstance(arch.embed, Token)
@@ -154,15 +170,27 @@ def _one(job: Job, done: bool, taken: float | None, kind: str, speed: float, roo
     if recipe.basis.kind == "epochs":
         samples = _samples(job.spec.task, recipe.batch, root)
         if samples is None:
-            return Forecast(job, done, count, seconds=taken, memory=memory)
+            return _told(Forecast(job, done, count, memory=memory), learnt.guess(job.spec, None))
     spend = budget(recipe, arch, unit=unit, per_sample=per_sample, samples=samples)
     seen = spend.samples(recipe)
     if spend.steps is None or seen is None:
-        return Forecast(job, done, count, seconds=spend.seconds, memory=memory)
-    flops = float(seen * training_flops(arch))
-    layers = sum(stage.depth * len(stage.unit) for stage in arch.stages)
-    counted = flops / speed + spend.steps * layers * LAYER.get(kind, LAYER["cuda"])
-    return Forecast(job, done, count, spend.steps, flops, counted if taken is None else taken, memory)
+        return Forecast(job, done, count, seconds=spend.seconds, memory=memory, source="their budget")
+    size = Size(float(seen * training_flops(arch)), spend.steps, layers(job.spec))
+    told = Forecast(job, done, count, spend.steps, size.flops, memory=memory)
+    if speed is not None:
+        counted = size.flops / speed + spend.steps * size.layers * LAYER.get(kind, LAYER["cuda"])
+        return _told(replace(told, seconds=counted, source="their operations at --tflops"), learnt.same(job.spec, size))
+    counted = size.counted(kind, threads)
+    return _told(
+        replace(told, seconds=counted, source="their operations and layers alone"), learnt.guess(job.spec, size)
+    )
+
+
+def _told(forecast: Forecast, guess: Guess | None) -> Forecast:
+    """A forecast with what is learnt from finished runs, if anything is."""
+    if guess is None:
+        return forecast
+    return replace(forecast, seconds=guess.seconds, overhead=guess.overhead, source=guess.source)
 
 
 @lru_cache(maxsize=256)
@@ -172,7 +200,3 @@ def _samples(task: Task, batch: int, root: Path | None) -> int | None:
         return tasks.sample_count(task, batch, root=root)
     except UserError:
         return None
-
-
-def _but_seed(spec: RunSpec) -> str:
-    return json.dumps({**spec.to_dict(), "seed": 0, "label": {}}, sort_keys=True)

@@ -12,27 +12,30 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, Protocol, cast
 
-from manyheads.runs import Run, RunSpec
+from manyheads.runs import Run, RunFolder, RunSpec
 from manyheads.spec.errors import UserError
 
-Fate = Literal["done", "skipped", "failed", "stopped", "busy"]
+Fate = Literal["done", "skipped", "failed", "stopped", "busy", "left"]
 LOOK = 0.2  # seconds between two looks at a run; in between Python handles signals
 SELDOM = 15.0  # seconds between two plain lines about runs in progress
 
 
 @dataclass(frozen=True)
 class Job:
-    """One run and the folder it belongs in. Of one that is `alone` time counts: nothing else may run beside it."""
+    """One run and the folder it belongs in. Of one that is `alone` time counts: nothing else may run beside it. One that
+    is `packed` is finished in a pack, and gets no folder."""
 
     path: Path
     spec: RunSpec
     alone: bool = False
+    packed: RunFolder | None = None
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of a job: done now, skipped since it was done before, failed, or stopped before its end. A worker that
-    finds its run in use by another process answers `busy`; the run is then waited for, and nobody is told."""
+    """What became of a job: done now, skipped since it was done before, failed, stopped before its end, or left because
+    the time was up. A worker that finds its run in use by another process answers `busy`; the run is then waited for, and
+    nobody is told."""
 
     job: Job
     fate: Fate
@@ -71,13 +74,14 @@ def wait_for_others(folder: Path | str, asked: Callable[[], bool]) -> None:
         time.sleep(LOOK)
 
 
-def prepare(jobs: Sequence[Job]) -> list[Run]:
-    """Make or open every run folder before the first run starts, so that a mistake in the last is reported at once."""
+def prepare(jobs: Sequence[Job]) -> list[Run | None]:
+    """Make or open every run folder before the first run starts, so that a mistake in the last is reported at once. A
+    run that is packed has none."""
     paths = [os.path.realpath(job.path) for job in jobs]
     if len(set(paths)) < len(paths):
         twice = next(path for path in paths if paths.count(path) > 1)
         raise UserError(f"{twice} was given to two runs; give each a folder of its own")
-    return [Run.create(job.path, job.spec) for job in jobs]
+    return [None if job.packed is not None else Run.create(job.path, job.spec) for job in jobs]
 
 
 def phases(jobs: Sequence[Job], waiting: Sequence[int]) -> list[tuple[list[int], bool]]:
@@ -92,10 +96,12 @@ def carry_out(jobs: Sequence[Job], look: Viewer, work: Callable[[list[int]], dic
     runs = prepare(jobs)
     look.begin(jobs)
     try:
-        outcomes = {i: Outcome(jobs[i], "skipped") for i, run in enumerate(runs) if run.result is not None}
-        for i, skipped in outcomes.items():
-            runs[i].drop_checkpoints()
-            look.ended(skipped)
+        finished = [(i, run) for i, run in enumerate(runs) if run is None or run.result is not None]
+        outcomes = {i: Outcome(jobs[i], "skipped") for i, _ in finished}
+        for i, run in finished:
+            if run is not None:
+                run.drop_checkpoints()
+            look.ended(outcomes[i])
         outcomes |= work([i for i in range(len(jobs)) if i not in outcomes])
     finally:
         look.close()

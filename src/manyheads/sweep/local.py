@@ -12,8 +12,9 @@ from __future__ import annotations
 import queue
 import signal
 import threading
+import time
 import traceback
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import FrameType
@@ -21,8 +22,9 @@ from types import FrameType
 from manyheads.runs import Busy, Run
 from manyheads.spec.errors import UserError
 
+from .deal import Deal, ExpectedTime, Limit
 from .jobs import Job, Outcome, Viewer, carry_out, outcome, phases, viewer, wait_for_others
-from .worker import Deaths, Worker
+from .worker import Deaths, Worker, newest_checkpoint
 
 PAUSE = 0.3  # seconds between two looks at the runs
 
@@ -45,16 +47,22 @@ def run(
     threads: int = 1,
     root: Path | None = None,
     look: Viewer | None = None,
+    expected: Mapping[Path, ExpectedTime] | None = None,
+    limit: Limit | None = None,
 ) -> list[Outcome]:
     """Do every job and say what became of it, in the order of `jobs`.
 
     `workers` processes work side by side, each with `threads` threads on the CPU; 0 works in this process, one after
-    another, with its own threads. Jobs that are alone run after the others, one at a time. When it is asked to stop
-    (Ctrl-C, SIGTERM), every run saves and `Interrupted` is raised."""
+    another, with its own threads. Jobs that are alone run after the others, one at a time. Where it is `expected` what
+    runs take, the longest come first (`Deal`). At the `limit`, which worker processes alone can keep, runs in progress
+    are saved and the others are left. When it is asked to stop (Ctrl-C, SIGTERM), every run saves and `Interrupted` is
+    raised."""
     if workers < 0 or threads < 1:
         raise UserError(
             f"{workers} workers of {threads} threads; write 0 workers (this process) or more, 1 thread or more"
         )
+    if limit is not None and workers == 0:
+        raise UserError("a time limit needs worker processes; write 1 worker or more")
     here(device)
     look = look or viewer(bars=workers > 0)
 
@@ -64,7 +72,8 @@ def run(
 
         def part(numbers: list[int], alone: bool) -> dict[int, Outcome]:
             size = 1 if alone else min(workers, len(numbers))
-            return _Pool(jobs, numbers, size, device, threads, root).work(look)
+            deal = Deal(jobs, numbers, expected or {}, limit)
+            return _Pool(jobs, deal, size, device, threads, root).work(look)
 
         return in_phases(jobs, waiting, part)
 
@@ -131,18 +140,10 @@ class _Pool:
     """Worker processes. Each has a thread here that orders one run at a time and waits for the answer."""
 
     def __init__(
-        self,
-        jobs: Sequence[Job],
-        waiting: Sequence[int],
-        size: int,
-        device: str | None,
-        threads: int,
-        root: Path | None,
+        self, jobs: Sequence[Job], deal: Deal, size: int, device: str | None, threads: int, root: Path | None
     ) -> None:
         self.jobs, self.size, self.device, self.threads, self.root = jobs, size, device, threads, root
-        self.orders: queue.Queue[int] = queue.Queue()
-        for i in waiting:
-            self.orders.put(i)
+        self.deal, self.limit, self.time_up = deal, deal.limit, False
         self.running: dict[int, Worker] = {}
         self.ended: queue.Queue[tuple[int, Outcome]] = queue.Queue()
         self.asked = 0
@@ -157,6 +158,7 @@ class _Pool:
             alive = True
             while alive or not self.ended.empty():
                 alive = any(slot.is_alive() for slot in slots)
+                self._keep_limit()
                 look.look([self.jobs[i] for i in list(self.running)])
                 try:
                     i, ended = self.ended.get(timeout=PAUSE)
@@ -166,7 +168,35 @@ class _Pool:
                 look.ended(ended)
         if self.asked:
             raise Interrupted([*outcomes.values()], self.asked)
+        for i in self.deal.waiting:
+            begun = newest_checkpoint(self.jobs[i].path) >= 0
+            outcomes[i] = self._left(self.jobs[i]) if begun else Outcome(self.jobs[i], "left", "not begun")
         return outcomes
+
+    @property
+    def stopping(self) -> bool:
+        """Whether no run is to be begun any more."""
+        return self.time_up or self.asked > 0
+
+    def _keep_limit(self) -> None:
+        """Ask every worker to save shortly before the end of the time, and kill those that have not when it is over."""
+        if self.limit is None:
+            return
+        now, workers = time.monotonic(), list(self.running.values())
+        if now >= self.limit.ask and not self.time_up:
+            self.time_up = True
+            for worker in workers:
+                worker.stop()
+        if now >= self.limit.end:
+            for worker in workers:
+                worker.kill()
+
+    def _left(self, job: Job) -> Outcome:
+        """What becomes of a run in progress when the time is up."""
+        step = newest_checkpoint(job.path)
+        if step >= 0:
+            return Outcome(job, "left", f"saved at step {step}; the same command resumes it")
+        return Outcome(job, "left", "it has no checkpoint yet, and starts anew")
 
     @contextmanager
     def _listening(self) -> Iterator[None]:
@@ -194,11 +224,7 @@ class _Pool:
     def _slot(self) -> None:
         """Have one worker process, replaced when it dies, train one run after another."""
         worker: Worker | None = None
-        while not self.asked:
-            try:
-                i = self.orders.get_nowait()
-            except queue.Empty:
-                break
+        while not self.stopping and (i := self.deal.next()) is not None:
             while (ended := self._elsewhere(i)) is None:
                 worker, ended = self._train(worker, i)
                 if ended.fate != "busy":
@@ -211,11 +237,13 @@ class _Pool:
         """What became of a run that another process trained; None where the run is left to be trained here."""
         job = self.jobs[i]
         try:
-            wait_for_others(job.path, lambda: self.asked > 0)
+            wait_for_others(job.path, lambda: self.stopping)
             if Run.open(job.path).result is not None:
                 return Outcome(job, "done")
         except UserError as error:  # the folder was damaged meanwhile
             return Outcome(job, "failed", str(error))
+        if self.time_up and not self.asked:
+            return self._left(job)
         return Outcome(job, "stopped") if self.asked else None
 
     def _train(self, worker: Worker | None, i: int) -> tuple[Worker | None, Outcome]:
@@ -228,12 +256,14 @@ class _Pool:
                 worker = None
             worker = worker or Worker(self.threads, self.size)
             self.running[i] = worker
-            if self.asked:  # in the meantime
+            if self.stopping:  # in the meantime
                 worker.stop()
             job = self.jobs[i]
             worker.give(job.path, self.device, self.root, self.size)
             answer = worker.answer()
             del self.running[i]
+            if self.time_up and not self.asked and (answer is None or answer["fate"] == "stopped"):
+                return worker, self._left(job)
             if answer is not None:
                 return worker, outcome(job, answer)
             if self.asked:

@@ -10,14 +10,14 @@ from __future__ import annotations
 import os
 import shlex
 import shutil
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import groupby
 from pathlib import Path
 
 from manyheads.experiments import registry
-from manyheads.runs import Busy, Run, RunSpec, find
+from manyheads.runs import Busy, Run, RunFolder, RunSpec, find, identity
 from manyheads.spec.errors import UserError, nearest
 from manyheads.spec.experiment import SCALES, Experiment, folder, narrowed, specs
 from manyheads.spec.experiment_file import EXPERIMENT
@@ -29,18 +29,19 @@ from .stated import chosen, merged, place, write
 from .worker import thread_settings
 
 ALL = "all"
-COPIED = ("metrics.jsonl", "spectra.jsonl", "timings.jsonl")  # of a run that is finished under another name
 
 
 @dataclass(frozen=True)
 class Selection:
     """The runs that were asked for, below `root`. Those of `later` start from the weights of other runs. `stated` are
-    the experiments that are written beside their runs, by scale: those that are not the catalogue's as it is."""
+    the experiments that are written beside their runs, by scale: those that are not the catalogue's as it is. `packed`
+    are the runs that are finished in packs, which are not trained again."""
 
     root: Path
     now: tuple[RunSpec, ...]
     later: tuple[RunSpec, ...] = ()
     stated: tuple[tuple[Experiment, str], ...] = ()
+    packed: Mapping[tuple[str, ...], RunFolder] = field(default_factory=dict)
 
     def experiment(self, name: str) -> Experiment:
         """The experiment called `name`: one of `stated`, or the catalogue's."""
@@ -55,7 +56,7 @@ class Selection:
         """What can be run now. Of runs that are the same under several names it has one; `share`, before and after,
         gives the others its result, and it runs alone if one of them does."""
         alone = {spec.id for spec in self.now if self.job(spec).alone}
-        jobs = [self.job(spec) for spec in _each_once(self.root, self.now)]
+        jobs = [self.job(spec) for spec in self._each_once()]
         return [replace(job, alone=job.spec.id in alone) for job in jobs]
 
     def share(self) -> int:
@@ -74,7 +75,22 @@ class Selection:
 
     def job(self, spec: RunSpec) -> Job:
         """The job of one of its runs."""
-        return Job(folder(self.root, spec), spec, timed(spec, self.experiment(spec.label["experiment"])))
+        alone = timed(spec, self.experiment(spec.label["experiment"]))
+        return Job(folder(self.root, spec), spec, alone, self.packed.get(identity(spec)))
+
+    def _each_once(self) -> list[RunSpec]:
+        """Of runs that are the same, the one that is begun, or the first. All that are finished stay: they are skipped,
+        and reported as such."""
+        same: dict[str, list[tuple[RunSpec, str]]] = {}
+        for spec in self.now:
+            state = "done" if identity(spec) in self.packed else _state(folder(self.root, spec))
+            same.setdefault(spec.id, []).append((spec, state))
+        out = []
+        for group in same.values():
+            done = [spec for spec, state in group if state == "done"]
+            begun = [spec for spec, state in group if state in ("running", "stopped", "failed")]
+            out += done or (begun or [spec for spec, _ in group])[:1]
+        return out
 
 
 def plan(
@@ -108,7 +124,19 @@ def plan(
         if own or arms is not None or (place(root, experiment, scale) / EXPERIMENT).is_file():
             stated.append((merged(root, experiment, scale) if own else experiment, scale))
         (later if experiment.after else now).extend(_runs(asked, scale, arms, seeds, basis))
-    return Selection(root, tuple(now), tuple(later), tuple(stated))
+    return Selection(root, tuple(now), tuple(later), tuple(stated), packed_runs(root))
+
+
+def packed_runs(root: Path) -> dict[tuple[str, ...], RunFolder]:
+    """The finished runs that only packs below `root` have. A damaged pack is refused, since its runs would be trained
+    again."""
+    if root.is_file():
+        raise UserError(f"{root} is a file, and runs need a folder; write the folder that it is in")
+    runs = find(root)
+    for run in runs:
+        if run.state == "damaged" and run.path.is_file():
+            raise UserError(f"{run.problem}; once it is moved away, its runs are trained again")
+    return {identity(run.spec): run for run in runs if run.packed is not None and run.spec and run.state == "done"}
 
 
 def commands(
@@ -125,7 +153,7 @@ def commands(
     return [
         shlex.join([*first, "manyheads", "train", "--resume", os.path.realpath(job.path), *options])
         for job in jobs
-        if Run.create(job.path, job.spec).result is None
+        if job.packed is None and Run.create(job.path, job.spec).result is None
     ]
 
 
@@ -149,20 +177,6 @@ def _runs(
     return [spec for spec in runs if basis is None or spec.label.get("basis", basis) == basis]
 
 
-def _each_once(root: Path, runs: Iterable[RunSpec]) -> list[RunSpec]:
-    """Of runs that are the same, the one that is begun, or the first. All that are finished stay: they are skipped, and
-    reported as such."""
-    same: dict[str, list[tuple[RunSpec, str]]] = {}
-    for spec in runs:
-        same.setdefault(spec.id, []).append((spec, _state(folder(root, spec))))
-    out = []
-    for group in same.values():
-        done = [spec for spec, state in group if state == "done"]
-        begun = [spec for spec, state in group if state in ("running", "stopped", "failed")]
-        out += done or (begun or [spec for spec, _ in group])[:1]
-    return out
-
-
 def _state(path: Path) -> str:
     """The state of the run in a folder. A damaged folder is refused, since nothing can be trained over it."""
     try:
@@ -174,24 +188,37 @@ def _state(path: Path) -> str:
 def adopt(root: Path, planned: Sequence[RunSpec]) -> list[Path]:
     """Copy finished runs below `root` to those of the `planned` runs that are the same under another name; the folders
     that were made. Each gets the records and the result, not the model, and its label says where the run was trained
-    (`trained_in`)."""
-    finished = {run.spec.id: run.path for run in find(root) if run.state == "done" and run.spec is not None}
+    (`trained_in`). The copy of a packed run gets the records that the pack has."""
+    done = [run for run in find(root) if run.state == "done" and run.spec is not None]
+    done.sort(key=lambda run: run.packed is None)  # of several, a folder is copied
+    finished = {run.spec.id: run for run in done if run.spec}
+    packed = {identity(run.spec) for run in done if run.spec and run.packed}
     copies = []
     for spec in planned:
         source, target = finished.get(spec.id), folder(root, spec)
-        if source is None or source == target or _begun(target):
+        if source is None or source.path == target or identity(spec) in packed or _begun(target):
             continue
-        label = {**spec.label, "trained_in": source.relative_to(root).as_posix()}
-        run, result = Run.create(target, replace(spec, label=label)), Run.open(source).result
-        assert result is not None
+        label = {**spec.label, "trained_in": source.path.relative_to(root).as_posix()}
+        run = Run.create(target, replace(spec, label=label))
+        assert source.result is not None
         with suppress(Busy), run.locked():  # whoever holds it copies or trains the same run
             if run.result is None:
-                for name in COPIED:
-                    if (source / name).is_file():
-                        shutil.copyfile(source / name, target / name)
-                run.finish(result)
+                _copy_records(source, run)
+                run.finish(source.result)
                 copies.append(target)
     return copies
+
+
+def _copy_records(source: RunFolder, run: Run) -> None:
+    """Put the records of a finished run into the folder of another."""
+    for lines in run.lines:
+        if source.packed is None:
+            with suppress(FileNotFoundError):
+                shutil.copyfile(source.path / lines.path.name, lines.path)
+            continue
+        lines.cut(0)
+        for record in source.packed.content[lines.path.stem]:
+            lines.append(record)
 
 
 def _begun(target: Path) -> bool:
@@ -216,12 +243,18 @@ def with_weights(root: Path, runs: Sequence[RunSpec], tuning: Experiment, pretra
     from manyheads.train.finetune import begin, weights_digest
 
     assert tuning.after is not None
-    basis = tuning.after.basis
+    basis, packed = tuning.after.basis, packed_runs(root)
     ready = []
     for spec in runs:
         scale, arm = spec.label["scale"], spec.label["arm"]
         starts = {arm.name: arm.start for arm in tuning.setting(scale).arms}
-        source = folder(root, _run_of(pretraining, scale, starts[arm], basis, spec.seed))
+        before = _run_of(pretraining, scale, starts[arm], basis, spec.seed)
+        source = folder(root, before)
+        if (elsewhere := packed.get(identity(before))) is not None:
+            raise UserError(
+                f"{arm} starts from the weights of {before.label['arm']}, and {elsewhere.place} has that run without its "
+                f"model; move the pack away and write `{pretraining.command(scale)}` to train it again"
+            )
         if not (source / "spec.json").is_file() or Run.open(source).result is None:
             raise UserError(
                 f"{source} is not finished, and {arm} starts from its weights; write `{pretraining.command(scale)}` "
@@ -229,6 +262,9 @@ def with_weights(root: Path, runs: Sequence[RunSpec], tuning: Experiment, pretra
             )
         assert isinstance(spec.task, Glue)  # the one task that fine-tunes
         tuned = replace(spec, task=replace(spec.task, weights=weights_digest(source / "model")))
+        if identity(tuned) in packed:
+            ready.append(tuned)
+            continue
         with suppress(Busy):  # another process trains it, and so it has begun
             begin(Run.create(folder(root, tuned), tuned), source / "model")
         ready.append(tuned)

@@ -125,9 +125,13 @@ class Deaths:
         return f"its process {death}, {TRIES} times without a new checkpoint{memory}; see {self.folder / LOG}"
 
     def _newest(self) -> int:
-        """The step of the newest checkpoint, -1 where there is none."""
-        names = (path.name for path in (self.folder / "checkpoint").glob("step-*"))
-        return max((int(match[1]) for name in names if (match := CHECKPOINT.fullmatch(name))), default=-1)
+        return newest_checkpoint(self.folder)
+
+
+def newest_checkpoint(folder: Path) -> int:
+    """The step of the newest checkpoint of a run, -1 where there is none."""
+    names = (path.name for path in (folder / "checkpoint").glob("step-*"))
+    return max((int(match[1]) for name in names if (match := CHECKPOINT.fullmatch(name))), default=-1)
 
 
 def main() -> None:

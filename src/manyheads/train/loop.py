@@ -62,6 +62,7 @@ def train(
     if run.result is not None:
         run.drop_checkpoints()
         return run.result
+    started = time.monotonic()
     recipe, task = run.spec.recipe, run.spec.task
     tasks.check(task, run.spec.arch)
     check_ramp(recipe, task)
@@ -85,7 +86,16 @@ def train(
                     view.say(remark)
                 ensure_begun(run, ranks, weights, view.say)
                 session = Session(
-                    run, recipe, work, budget=spend, ranks=ranks, watch=view, stop=stop, on_device=on_device, root=root
+                    run,
+                    recipe,
+                    work,
+                    budget=spend,
+                    ranks=ranks,
+                    watch=view,
+                    stop=stop,
+                    on_device=on_device,
+                    root=root,
+                    started=started,
                 )
                 return session.train()
             finally:
@@ -107,9 +117,10 @@ class Session:
         stop: StopRequest,
         on_device: int | None,
         root: Path | None,
+        started: float,
     ) -> None:
         self.run, self.recipe, self.work, self.root = run, recipe, work, root
-        self.budget, self.ranks, self.watch, self.stop = budget, ranks, watch, stop
+        self.budget, self.ranks, self.watch, self.stop, self.started = budget, ranks, watch, stop, started
         model = initial_model(run.spec.arch, recipe.rates, run.spec.seed, ranks)
         model.train()
         limit = recipe.explode * work.trivial()["loss"] or float("inf")
@@ -278,6 +289,7 @@ class Session:
                 samples=self.samples,
                 seconds=self.elapsed,
                 waited=waited,
+                overhead=max(0.0, time.monotonic() - self.started - (self.elapsed - self.began)),
                 on_device=state.on_device,
                 data_sha256=tasks.data_digest(run.spec.task, root=self.root),
             )

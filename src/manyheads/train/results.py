@@ -4,9 +4,9 @@ trains nothing and has the same result record."""
 from __future__ import annotations
 
 import math
-import platform
 import time
 from contextlib import nullcontext
+from datetime import UTC, datetime
 from typing import Any
 
 import torch
@@ -24,7 +24,8 @@ from manyheads.tasks import Work
 from manyheads.tasks.validation import VALID
 
 from .checkpoint import present
-from .numerics import autocast, uses_compile, uses_half
+from .machine import machine
+from .numerics import autocast
 from .optimizer import Average
 from .parallel import Ranks
 from .sharding import reshard, share_statistics, whole
@@ -80,15 +81,17 @@ def result(
     samples: int,
     seconds: float,
     waited: float = 0.0,
+    overhead: float | None = None,
     on_device: int | None = 1,
     data_sha256: str | None = None,
 ) -> dict[str, Any]:
     """The result of a trained run. Everything but `timing` is the same whenever the run is repeated; in `timing`,
-    `waited` is the share of the time since the last start that was spent waiting for data, and `on_device` the largest
-    number of runs that shared the device at any time, this one included (null: unknown). `best` is the evaluation with
-    the best headline, on the validation samples where the task has some: held-out samples are not chosen by. `data_sha256`
-    (`tasks.data_digest`) is no part of the run's id: the same specification with other files of the same name gives
-    another result, and this tells them apart."""
+    `seconds` are those of training, `overhead` all others since the last start (data, compiling, evaluations, probes,
+    checkpoints), `waited` is the share of the time since then that was spent waiting for data, and `on_device` the
+    largest number of runs that shared the device at any time, this one included (null: unknown). `best` is the evaluation
+    with the best headline, on the validation samples where the task has some: held-out samples are not chosen by.
+    `data_sha256` (`tasks.data_digest`) is no part of the run's id: the same specification with other files of the same
+    name gives another result, and this tells them apart."""
     metric, direction = work.better
     records = [record for record in run.metrics.read() if record["kind"] == "eval"]
     scores = [{name: value for name, value in record.items() if name not in ("kind", "samples")} for record in records]
@@ -111,12 +114,18 @@ def result(
         "machine": machine(recipe, ranks),
         "timing": {
             "seconds": seconds,
+            "overhead": overhead,
             "rate": rate,
             "unit": f"{work.unit}/s",
             "waited": waited,
             "on_device": on_device,
+            "finished": _now(),
         },
     }
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="seconds")
 
 
 def _rank(value: float | None, sign: int) -> float:
@@ -155,23 +164,8 @@ def measure(run: Run, task: Measurement, recipe: Recipe, ranks: Ranks, on_device
             "unit": "measurements/s",
             "waited": 0.0,
             "on_device": on_device,
+            "finished": _now(),
         },
     }
     run.finish(outcome)
     return outcome
-
-
-def machine(recipe: Recipe, ranks: Ranks) -> dict[str, Any]:
-    """Where a run was trained, as far as its numbers may depend on it."""
-    gpu = ranks.device.type == "cuda"
-    full = "fp32" if recipe.precision == "auto" else recipe.precision
-    return {
-        "device": torch.cuda.get_device_name(ranks.device) if gpu else platform.machine(),
-        "processes": ranks.world,
-        "parallel": ranks.kind,
-        "threads": torch.get_num_threads(),
-        "precision": "bf16" if uses_half(recipe, ranks.device) else full,
-        "compiled": uses_compile(recipe, ranks.device),
-        "torch": torch.__version__,
-        "python": platform.python_version(),
-    }
