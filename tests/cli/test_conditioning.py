@@ -132,13 +132,13 @@ def test_taps_lists_every_attention_and_where_the_probe_listens(tmp_path: Path) 
 
 def test_a_tap_on_the_command_line_is_what_taps_proposes(tmp_path: Path) -> None:
     sizes = {"n_embd": 32, "n_layer": 2, "n_head": 4, "vocab_size": 50, "n_positions": 16}
-    name = folder(tmp_path, "GPTJ", **sizes, rotary_dim=8)
-    with pytest.raises(UserError, match="no attention in this GPTJModel"):
+    name = folder(tmp_path, "ImageGPT", **sizes)
+    with pytest.raises(UserError, match="no attention in this ImageGPTModel"):
         run("probe", name, "--random", "--tokens", "12")
     listed = " ".join(run("probe", name, "--random", "--tokens", "12", "--taps").split())
     assert "no tap knows its class" in listed
-    assert "--tap 'h.0.attn=out_proj:4'" in listed
-    report = json.loads(run("probe", name, "--random", "--tokens", "12", "--json", "--tap", "h.*.attn=out_proj:4"))
+    assert "--tap 'h.0.attn=c_proj:4'" in listed
+    report = json.loads(run("probe", name, "--random", "--tokens", "12", "--json", "--tap", "h.*.attn=c_proj:4"))
     assert [(site["name"], site["heads"]) for site in report["sites"]] == [("h.0.attn", 4), ("h.1.attn", 4)]
     assert report["left_out"] == []
 
