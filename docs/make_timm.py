@@ -46,12 +46,12 @@ def table_of_names(rows: list[dict[str, Any]]) -> list[str]:
         "## timm's names",
         "",
         f"timm has {len(rows)} model names in the files below. {len(exact)} are read exactly and "
-        f"{len(rows) - len(exact)} are refused. With the tags of trained weights there are {weights} names, such as `vit_base_patch16_224.augreg_in21k`,"
-        f" and {usable} of them are read.",
+        f"{len(rows) - len(exact)} are refused. With the tags of trained weights there are {weights} names, such as "
+        f"`vit_base_patch16_224.augreg_in21k`, and {usable} of them are read.",
         "",
         "Read exactly means: the record has as many parameters as timm's model, each of timm's tensors has its place in",
-        "ours and the other way round, and a small model of the same form with all tensors random gives the same outputs in",
-        "float64. Two kinds of models have fewer parameters here than in timm. In the parallel form",
+        "ours and the other way round, and a small model of the same form with all tensors random gives the same outputs",
+        "in float64. Two kinds of models have fewer parameters here than in timm. In the parallel form",
         "(`vit_small_patch16_18x2_224`), the norms and layer scales of a layer's branches are moved into the matrices",
         "beside them. A register (a learned extra token) that has a position, as in `vit_so150m_patch16_reg4_gap_256`, is",
         "one vector here: the sum of both.",
