@@ -84,7 +84,7 @@ def run(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print runs, time and memory; nothing is run.")] = False,
     tflops: Annotated[
         float | None,
-        typer.Option(help="Speed of the device in TFLOPS, for --dry-run. Default: 60 for a GPU, 0.025 a CPU thread."),
+        typer.Option(help="Speed of the device in TFLOPS, for --dry-run. Default: from finished runs, else assumed."),
     ] = None,
     listed: Annotated[
         bool, typer.Option("--list", help="Print commands for another scheduler; nothing is run.")
