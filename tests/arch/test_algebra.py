@@ -150,7 +150,7 @@ def test_an_edit_with_arrays_costs_what_each_design_costs(family: str) -> None:
         designs = [
             [
                 [data.draw(st.integers(1, 5)) * s for s in step],
-                [2 * data.draw(st.integers(1, 9)) for _ in range(n)],
+                [4 * data.draw(st.integers(1, 9)) for _ in range(n)],  # of which rotary positions may turn a part
                 [data.draw(st.integers(1, 50)) for _ in range(n)],
                 [data.draw(st.integers(1, 6)) for _ in range(n)],
             ]
