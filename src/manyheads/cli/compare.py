@@ -24,34 +24,47 @@ N = TypeVar("N", int, float)
 def compare(
     models: Annotated[
         list[str],
-        typer.Argument(help="Two models or more: zoo names, timm:NAME, hf:FOLDER, paper:ROW, a saved arch.json."),
+        typer.Argument(
+            help="Two models or more: zoo names, timm:NAME, hf:FOLDER, paper:ROW, EXPERIMENT:ARM, a saved "
+            "arch.json. All are trained from random weights."
+        ),
     ],
     data: Annotated[
         str | None, typer.Option(help="Dataset: cifar10, folder:NAME, ..., or the path of images or text of your own.")
     ] = None,
     seeds: Annotated[str, typer.Option(help="Seeds of every model; a verdict takes three or more.")] = "0,1,2",
     no_loss: Annotated[
-        str | None, typer.Option(help="Test that the others lose less than this: 0.005, or 0.5% of accuracy.")
+        str | None, typer.Option(help="Test that the others are worse by less than this: 0.005, or 0.5% of accuracy.")
     ] = None,
     better: Annotated[
-        str | None, typer.Option(help="Test that the others are better by more than this (0: at all).")
+        str | None,
+        typer.Option(help="Test that the others are better by more than this, in units of the score (0: at all)."),
     ] = None,
-    equal: Annotated[str | None, typer.Option(help="Test that the others are closer than this.")] = None,
+    equal: Annotated[
+        str | None, typer.Option(help="Test that the others differ by less than this: 0.005, or 0.5% of accuracy.")
+    ] = None,
     against: Annotated[str, typer.Option(help="The arm that the others are compared with. Default: the first.")] = "",
     controls: Annotated[
-        bool, typer.Option("--controls", help="Add the arms that take a redesign's heads and layers apart.")
+        bool,
+        typer.Option(
+            "--controls", help="Add controls: models that change only the heads, or only the layers, and others."
+        ),
     ] = False,
     rates: Annotated[
         str | None,
-        typer.Option(help="Give each model its own learning rate: the best of these multiples, such as 0.5,1,2."),
+        typer.Option(
+            help="Give each model its own learning rate: the best of these multiples of the recipe's: 0.5,1,2."
+        ),
     ] = None,
     task: Annotated[str | None, typer.Option(help="Task, or a file of JSON. Default: what the models can do.")] = None,
     recipe: Annotated[str | None, typer.Option(help="Recipe: table6, stories, ..., or a file of JSON.")] = None,
-    steps: Annotated[int | None, typer.Option(help="Budget in training steps.")] = None,
+    steps: Annotated[int | None, typer.Option(help="Budget in training steps. Default: the recipe's.")] = None,
     basis: Annotated[str | None, typer.Option(help="Budget in another unit: tokens=1e9, flops=1e15.")] = None,
     epochs: Annotated[float | None, typer.Option(help="Budget in epochs.")] = None,
-    batch: Annotated[int | None, typer.Option(help="Samples in a step.")] = None,
-    lr: Annotated[float | None, typer.Option(help="Highest learning rate of the schedule.")] = None,
+    batch: Annotated[int | None, typer.Option(help="Samples in a step. Default: the recipe's.")] = None,
+    lr: Annotated[
+        float | None, typer.Option(help="Highest learning rate of the schedule. Default: the recipe's.")
+    ] = None,
     settings: Annotated[
         list[str] | None, typer.Option("--set", help="Set any field of the recipe or the task: recipe.clip=0.")
     ] = None,
@@ -61,12 +74,17 @@ def compare(
     workers: Annotated[int, typer.Option(help="Runs side by side; 0 trains in this process.")] = 2,
     threads: Annotated[int, typer.Option(help="CPU threads of each run.")] = 1,
     device: Annotated[str | None, typer.Option(help="cpu, cuda. Default: a GPU if there is one.")] = None,
-    data_root: Annotated[Path | None, typer.Option(help="Folder of the datasets.")] = None,
+    data_root: Annotated[
+        Path | None, typer.Option(help="Folder of the datasets. Default: $MANYHEADS_DATA, or ~/.cache/manyheads.")
+    ] = None,
     download: Annotated[
         bool, typer.Option("--download", help="Download CIFAR-10 if it is needed and missing.")
     ] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print runs, time and memory; nothing is run.")] = False,
-    tflops: Annotated[float | None, typer.Option(help="Speed of the device, for the dry run's estimate.")] = None,
+    tflops: Annotated[
+        float | None,
+        typer.Option(help="Speed of the device in TFLOPS, for --dry-run. Default: from finished runs, else assumed."),
+    ] = None,
     quiet: Annotated[bool, typer.Option("--quiet", help="Show no progress, only the results.")] = False,
 ) -> None:
     """Train models on the same data, judge them and write a page. Run again, it finishes what is left.

@@ -25,7 +25,9 @@ def generate(
     ],
     prompt: Annotated[str, typer.Option(help="Beginning of the text.")] = "Once upon a time",
     tokens: Annotated[int, typer.Option(help="Largest number of tokens to write.")] = 200,
-    temperature: Annotated[float, typer.Option(help="0 always takes the most probable token.")] = 0.8,
+    temperature: Annotated[
+        float, typer.Option(help="How random the choice of tokens is; 0 always takes the most probable one.")
+    ] = 0.8,
     top_k: Annotated[int, typer.Option(help="Sample from this many most probable tokens; 0: from all.")] = 0,
     top_p: Annotated[
         float, typer.Option(help="Sample from the most probable tokens that together have this probability.")
@@ -36,10 +38,16 @@ def generate(
         bool, typer.Option("--chat", help="The prompt is a message in the chat template of the model's folder.")
     ] = False,
     tokenizer: Annotated[
-        str | None, typer.Option(help="Default: the tokenizer in the model's folder, or that of the run's data.")
+        str | None,
+        typer.Option(
+            help="Name, file or folder of a tokenizer. Default: that in the model's folder, or of the run's data."
+        ),
     ] = None,
     device: Annotated[str | None, typer.Option(help="cpu, cuda, cuda:1. Default: a GPU if there is one.")] = None,
-    data_root: Annotated[Path | None, typer.Option(help="Folder of tokenizers and corpora.")] = None,
+    data_root: Annotated[
+        Path | None,
+        typer.Option(help="Folder of tokenizers and corpora. Default: $MANYHEADS_DATA, or ~/.cache/manyheads."),
+    ] = None,
     no_cache: Annotated[
         bool, typer.Option("--no-cache", help="Compute all keys and values at every step, to compare.")
     ] = False,

@@ -17,7 +17,7 @@ def pack(
     out: Annotated[Path, typer.Option(help="The file to write; its name ends in .jsonl.xz.")],
     quiet: Annotated[bool, typer.Option("--quiet", help="Print nothing but what was left out.")] = False,
 ) -> None:
-    """Write the finished runs below a folder into one file, a line a run, that other commands read like run folders.
+    """Write the finished runs below a folder into one file that other commands read like run folders.
 
     Models and checkpoints are not packed, and curves are thinned. Runs that are not finished or that cannot be read are
     named and left out, and the exit code is 1. Example: manyheads pack runs --out evidence/mine.jsonl.xz"""

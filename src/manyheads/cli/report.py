@@ -30,13 +30,20 @@ def report(
         str, typer.Option(help="Compare every arm with this one. Default: original, or the largest arm.")
     ] = "",
     better: Annotated[
-        float | None, typer.Option(help="Test that every arm is better than that one by more than this (0: at all).")
+        float | None,
+        typer.Option(
+            help="Test that every arm is better than that one by more than this, in units of the metric (0: at all)."
+        ),
     ] = None,
     no_loss: Annotated[
-        float | None, typer.Option(help="Test that every arm is worse than that one by less than this, such as 0.01.")
+        float | None,
+        typer.Option(
+            help="Test that every arm is worse than that one by less than this, in units of the metric, such as 0.01."
+        ),
     ] = None,
     equal: Annotated[
-        float | None, typer.Option(help="Test that every arm is closer to that one than this, such as 0.01.")
+        float | None,
+        typer.Option(help="Test that every arm is closer to that one than this, in units of the metric, such as 0.01."),
     ] = None,
     metric: Annotated[str, typer.Option(help="Compare this score, or log_kappa. Default: the headline.")] = "",
 ) -> None:

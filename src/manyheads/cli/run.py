@@ -60,7 +60,10 @@ def run(
         typer.Option(help="Runs side by side. Default: as many as keep this machine busy, or as fit on a cluster."),
     ] = None,
     minutes: Annotated[
-        float | None, typer.Option(help="Stop after so long: runs in progress are saved, and resumed the next time.")
+        float | None,
+        typer.Option(
+            help="Stop this many minutes after the start; runs in progress are saved, and resumed the next time."
+        ),
     ] = None,
     learn_from: Annotated[
         Path | None, typer.Option(help="Pack or folder of finished runs to learn times from, beside those in --out.")
@@ -69,7 +72,9 @@ def run(
         int | None, typer.Option(help="CPU threads of each run. Default: 1; with --list none are set.")
     ] = None,
     device: Annotated[str | None, typer.Option(help="cpu, cuda. Default: a GPU if there is one.")] = None,
-    data_root: Annotated[Path | None, typer.Option(help="Folder of the datasets.")] = None,
+    data_root: Annotated[
+        Path | None, typer.Option(help="Folder of the datasets. Default: $MANYHEADS_DATA, or ~/.cache/manyheads.")
+    ] = None,
     slurm: Annotated[
         list[str] | None, typer.Option(help="Options of Slurm: partition=gpu, timeout_min=600, mem_gb=32 ...")
     ] = None,
@@ -77,7 +82,10 @@ def run(
         bool, typer.Option("--download", help="Download CIFAR-10 if it is needed and missing.")
     ] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print runs, time and memory; nothing is run.")] = False,
-    tflops: Annotated[float | None, typer.Option(help="Speed of the device, for the dry run's estimate.")] = None,
+    tflops: Annotated[
+        float | None,
+        typer.Option(help="Speed of the device in TFLOPS, for --dry-run. Default: from finished runs, else assumed."),
+    ] = None,
     listed: Annotated[
         bool, typer.Option("--list", help="Print commands for another scheduler; nothing is run.")
     ] = False,

@@ -26,7 +26,10 @@ def transplant(
     out: Annotated[Path, typer.Option(help="New folder for the lean model.")],
     depth: Annotated[int | None, typer.Option(help="Layers of the lean model. Default: all.")] = None,
     how: Annotated[
-        str, typer.Option(help="fold: two layers become one with the heads of both; drop; auto: whichever costs less.")
+        str,
+        typer.Option(
+            help="fold: two layers become one with the heads of both; drop: a layer is left out; auto: what costs less."
+        ),
     ] = "auto",
     params: Annotated[
         str | None, typer.Option(help="Cut heads and MLP units to this many parameters: 0.8x, 100M. Default: no cut.")
@@ -38,19 +41,23 @@ def transplant(
     by_stream: Annotated[
         bool,
         typer.Option(
-            "--by-stream", help="Choose by how far a step turns the residual stream; faster, needs no labels."
+            "--by-stream",
+            help="Choose by the angle by which a step turns the residual stream; faster, needs no labels.",
         ),
     ] = False,
-    beam: Annotated[int, typer.Option(help="Arrangements of layers that the search keeps.")] = 1,
+    beam: Annotated[int, typer.Option(help="Arrangements of layers that the search keeps at each depth.")] = 1,
     shortlist: Annotated[
-        int, typer.Option(help="Candidates whose loss is tried for each layer less, the gentlest first; 0: all.")
+        int,
+        typer.Option(
+            help="Candidates whose loss is measured to remove a layer: those that turn the stream least; 0: all."
+        ),
     ] = 8,
     uniform: Annotated[
-        bool, typer.Option("--uniform", help="Pad layers with zero heads and units until all are alike.")
+        bool, typer.Option("--uniform", help="Add heads and MLP units of zero weights until all layers have one size.")
     ] = False,
     again: Annotated[
         Path | None,
-        typer.Option(help="Do what this transplant.json, or the folder that holds it, says; needs no data."),
+        typer.Option(help="Repeat the steps of this transplant.json, or of the folder that holds it; needs no data."),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
