@@ -129,6 +129,14 @@ def test_parameters_are_cut_to_the_budget(llama: Path, text: Path) -> None:
     assert sum(p.numel() for p in made.model().parameters()) == made.rows[-1].params
 
 
+@pytest.mark.parametrize(("amount", "words"), [(10, "10 tokens"), (100, "64 tokens"), (130, "128 tokens")])
+def test_no_more_tokens_are_used_than_asked_for(amount: int, words: str, llama: Path, text: Path) -> None:
+    """A context holds 64."""
+    assert transplant(f"hf:{llama}", depth=4, how="drop", data=text, amount=amount, by_stream=True).data.startswith(
+        words
+    )
+
+
 def test_images_of_no_class_are_judged_by_the_stream(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     from PIL import Image
 

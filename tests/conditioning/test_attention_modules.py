@@ -108,11 +108,23 @@ def test_the_pooling_head_of_siglip_is_not_its_only_site() -> None:
     assert "one query row" in out["head.attention"].left_out
 
 
+class Wrapped(nn.Module):
+    """Somebody's own module around a library's."""
+
+    def __init__(self, model: nn.Module) -> None:
+        super().__init__()
+        self.model = model
+
+    def forward(self, pixel_values: torch.Tensor) -> torch.Tensor:
+        return self.model(pixel_values).last_hidden_state
+
+
 def test_coverage_and_a_module_that_is_read_leave_one_query_row_out() -> None:
     model, batch, _ = make("transformers SigLIP, images")
     samples = {"pixel_values": torch.cat([batch["pixel_values"]] * 2)}
     assert [layer.name for layer in coverage(model, samples)] == [f"encoder.layers.{i}.self_attn" for i in range(2)]
-    assert "head.attention has one query row and stays as it is" in from_module(model, batch).unread
+    wrapped = Wrapped(model)  # by its own name the class is read as a whole, pooling head included
+    assert "model.head.attention has one query row and stays as it is" in from_module(wrapped, batch).unread
     samples["pixel_values"][0] = torch.nan
     with pytest.raises(UserError, match="NaN or infinities"):
         coverage(model, samples)

@@ -81,12 +81,10 @@ def _text(arch: Arch, folder: Path, gguf: str | None, data: Path, amount: int, s
             f"the tokenizer of {folder} gives ids up to {int(ids.max())}, and the model's vocabulary has "
             f"{arch.embed.vocab}; this is the tokenizer of another model"
         )
-    length = min(LONGEST, arch.stages[0].tokens)
-    count = min(amount, len(ids) - 1) // length
-    if count < 1:
-        length, count = len(ids) - 1, 1
+    length = min(LONGEST, arch.stages[0].tokens, amount, len(ids) - 1)
     if length < 2:
-        raise UserError(f"--data {data} has {len(ids)} tokens; write a text of at least 3")
+        raise UserError(f"--data {data} has {len(ids)} tokens, of which {amount} are wanted; two at least are needed")
+    count = min(amount, len(ids) - 1) // length
     rows, after = ids[: count * length].view(count, length), ids[1 : count * length + 1].view(count, length)
     loss = next_token_loss if isinstance(arch.head, Lm) and scored else None
     parts = (rows, after) if isinstance(arch.head, Lm) else (rows,)
