@@ -19,12 +19,12 @@ from manyheads.spec.errors import UserError
 from tests.conditioning.others import make
 from tests.models.tiny import ORIGINALS
 
-WHOLE = ("timm ViT", "timm DeiT", "timm TNT", "timm VOLO", "timm DaViT", "transformers GPT-2")
+WHOLE = ("timm ViT", "timm DeiT", "timm TNT", "timm VOLO", "timm DaViT", "transformers GPT-2", "transformers BERT")
 # module -> depth, heads, head_dim, key heads, MLP
 # fmt: off
 LAYERS = {
-    "torchvision ViT": (2, 2, 16, 2, 64), "nn.TransformerEncoder": (2, 4, 8, 4, 64),
-    "nn.TransformerEncoder, tokens first": (2, 4, 8, 4, 64), "transformers BERT": (2, 4, 8, 4, 64),
+    "nn.TransformerEncoder": (2, 4, 8, 4, 64),
+    "nn.TransformerEncoder, tokens first": (2, 4, 8, 4, 64), "torchvision ViT": (2, 2, 16, 2, 64),
     "transformers Llama": (2, 4, 8, 2, 64), "transformers Qwen3": (2, 4, 16, 2, 64), "timm EVA": (2, 2, 16, 2, 128),
 }
 # fmt: on

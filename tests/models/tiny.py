@@ -79,5 +79,10 @@ def empty(arch: Arch, batch: int = 1) -> tuple[Tensor, ...]:
 
 
 def scalar(model: nn.Module, batch: tuple[Tensor, ...]) -> Tensor:
-    """Something to differentiate."""
-    return model(*batch).float().pow(2).mean()
+    """Something to differentiate, which every parameter has a part in."""
+    out, head = model(*batch), model.arch.head
+    total = out.float().pow(2).mean()
+    if isinstance(head, Features) and head.pooler is not None:
+        ids = batch[0] if isinstance(model.arch.embed, Token) else None
+        total = total + model.head.pooled(out, ids).float().pow(2).mean()
+    return total

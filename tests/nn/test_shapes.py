@@ -25,7 +25,7 @@ def test_a_wrong_shape_is_refused() -> None:
     assert attention(torch.randn(1, 3, 8)).shape == (1, 3, 8)
     with pytest.raises(TypeCheckError, match="batch tokens width"):
         attention(torch.randn(1, 1, 3, 8))
-    with pytest.raises(TypeCheckError, match="tokens 2 head_dim"):
+    with pytest.raises(TypeCheckError, match="tokens 2 turned"):
         turn(torch.randn(1, 2, 3, 4), torch.randn(5, 2, 4))
 
 

@@ -316,15 +316,20 @@ def convert(name: str, out: Path | str, *, dtype: str | None = None, headless: b
     refuse_existing(out)
     source = trained(name, dtype=dtype, headless=headless)
     with new_folder(out) as place:
-        _write_sides(source, place)
+        write_sides(source, place)
         record.save(source.arch, place / store.RECORD)
-        json_files.replace(place / SOURCE, json_files.dump(asdict(source.report)))
+        write_source(source, place)
         layout = {each: kind for each, kind in source.mapped.layout.items() if each not in source.mapped.missing}
         write_tensors(place / store.WEIGHTS, layout, source.mapped.tensor)
     return source.report
 
 
-def _write_sides(source: Trained, place: Path) -> None:
+def write_source(source: Trained, place: Path) -> None:
+    """Where the weights come from, and what of their configuration goes back with the model."""
+    json_files.replace(place / SOURCE, json_files.dump(asdict(source.report)))
+
+
+def write_sides(source: Trained, place: Path) -> None:
     """Tokenizer, image settings and end tokens."""
     files = source.files
     assert files is not None

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -75,7 +74,7 @@ def _hf(model: nn.Module, source: door.Trained, place: Path, stock: bool) -> tup
         weights.chmod((place / "config.json").stat().st_mode)
     config = record.read_json(place / "config.json") | _hf_keys(source)
     json_files.replace(place / "config.json", json_files.dump(config))
-    _copy_sides(source, place)
+    door.write_sides(source, place)
     arch = model.arch
     assert isinstance(arch, Arch)
     auto = auto_class(arch)
@@ -110,13 +109,6 @@ def _hf_keys(source: door.Trained) -> dict[str, Any]:
     if len(kept.get("id2label") or {}) != classes:  # another number of classes was trained since
         kept = {key: value for key, value in kept.items() if not key.endswith(("2label", "2id"))}
     return kept
-
-
-def _copy_sides(source: door.Trained, place: Path) -> None:
-    assert source.files is not None
-    for name in door.SIDE:
-        if (source.files.folder / name).is_file():
-            shutil.copyfile(source.files.folder / name, place / name)
 
 
 def _timm(model: nn.Module, source: door.Trained, place: Path, stock: bool) -> tuple[str, str]:

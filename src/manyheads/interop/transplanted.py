@@ -6,7 +6,6 @@ made.save("lean")                  a folder like that of `convert`, with transpl
 
 from __future__ import annotations
 
-import shutil
 import statistics
 import time
 from collections.abc import Callable, Sequence
@@ -31,7 +30,7 @@ from manyheads.spec.transplant import Pad, Transplant, TransplantStep
 from manyheads.transplant import Candidate, apply, least_used, measure_use, search
 
 from .calibration import Calibration, calibration
-from .door import SIDE, module, trained
+from .door import Trained, module, trained, write_sides, write_source
 from .new_folder import new_folder
 
 How = Literal["fold", "drop", "auto"]
@@ -62,20 +61,19 @@ class Transplanted:
     made: Transplant
     rows: tuple[Measured, ...]
     data: str
-    folder: Path
+    source: Trained
 
     def model(self) -> nn.Module:
         """The module, in float32 and in evaluation mode."""
         return _module(self.arch, self.weights)
 
     def save(self, out: Path | str) -> Path:
-        """Write the model as a new folder: record, weights, how it was made, and the source's tokenizer. The folder
-        appears when it is whole."""
+        """Write the model as a new folder: record, weights, how it was made, the source's tokenizer, and in
+        source.json where the weights come from. The folder appears when it is whole."""
         out = Path(out)
         with new_folder(out) as place:
-            for name in SIDE:
-                if (self.folder / name).is_file():
-                    shutil.copyfile(self.folder / name, place / name)
+            write_sides(self.source, place)
+            write_source(self.source, place)
             record.save(self.arch, place / store.RECORD)
             json_files.replace(place / FILE, json_files.dump(self.made.to_dict()))
             layout = {name: (tensor.dtype, tuple(tensor.shape)) for name, tensor in self.weights.items()}
@@ -133,7 +131,7 @@ def transplant(
     lean, new = apply(arch, weights, steps)
     way.see(_words(steps), _module(lean, new))
     return Transplanted(
-        lean, new, Transplant(arch, sha256, steps), tuple(way.rows), chosen.words if chosen else "", folder
+        lean, new, Transplant(arch, sha256, steps), tuple(way.rows), chosen.words if chosen else "", source
     )
 
 

@@ -26,6 +26,7 @@ from manyheads.arch.thresholds import KERNELS
 from manyheads.spec.arch import Arch, Sketch, attentions, editable
 from manyheads.spec.arch_rules import divisors
 from manyheads.spec.errors import UserError
+from manyheads.spec.mixing import turned
 from manyheads.spec.parts import Attention, Outlook, Softmax, Stage
 
 from .constraints import Limits
@@ -208,7 +209,8 @@ def _allowed(op: Attention, heads: int, dim: int, limits: Limits) -> bool:
         return not limits.head_dims or dim in limits.head_dims
     if isinstance(op.mix, Outlook) and not split:
         return False
-    if isinstance(op.mix, Softmax) and op.mix.rope is not None and dim % 2:
+    rope = op.mix.rope if isinstance(op.mix, Softmax) else None
+    if rope is not None and (dim % 2 or not turned(rope, dim)):
         return False
     neat = heads * dim == op.inner or dim in KERNELS
     usual = fixed or (split and neat and dim % limits.head_dim_multiple == 0)
