@@ -21,9 +21,7 @@ def test_no_bias_norm_scale_position_token_or_table_decays(name: str) -> None:
     for parameter, tensor in model.named_parameters():
         last = parameter.rpartition(".")[2]
         vector = tensor.ndim < 2 or last in ("bias", "scale", "temperature")
-        looked_up = (
-            "position" in parameter or "class_token" in parameter or "vocab" in parameter or "types" in parameter
-        )
+        looked_up = any(word in parameter for word in ("position", "class_token", "registers", "vocab", "types"))
         kernel = last == "weight" and "proj" in parameter  # a projection of positions is a matrix
         if vector or (looked_up and not kernel):
             assert parameter not in names, parameter

@@ -16,7 +16,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from manyheads.experiments.registry import EXPERIMENTS
+from manyheads.experiments import registry
 from manyheads.spec.errors import UserError, first_line, nearest
 from manyheads.spec.experiment import Experiment
 from manyheads.spec.experiment_file import EXPERIMENT, load
@@ -41,7 +41,7 @@ def own_experiment(name: str) -> Experiment:
     if not path.is_file():
         raise UserError(f"{path} does not exist; write a Python file with {EXAMPLE}, or an {EXPERIMENT}")
     one = load(path) if path.suffix == ".json" else _in_module(path, wanted)
-    if path.suffix != ".json" and one.name in EXPERIMENTS:
+    if path.suffix != ".json" and one.name in registry.EXPERIMENTS:
         raise UserError(
             f"{path} calls its experiment {one.name}, which is one of manyheads' own; give it another name, so that "
             "their runs are kept apart"
