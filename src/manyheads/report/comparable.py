@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import pairwise
 from typing import Any
 
 from manyheads.spec.experiment import Experiment
@@ -137,12 +136,13 @@ def _beside(arms: Sequence[ArmRuns]) -> list[list[ReportedRun]]:
 
 
 def _other_data(arms: Sequence[ArmRuns]) -> bool:
-    """Whether runs of one task were scored on other data: its facts, as their results state them, differ."""
+    """Whether runs of one task were scored on other data: its facts, as their results state them, differ. A result of an
+    earlier version states no `data_sha256`."""
     for group in _beside(arms):
         if any(run.folder.spec is None or isinstance(run.folder.spec.task, Measurement) for run in group):
             continue
-        digests = [digest for run in group if (digest := _digest(run)) is not None]
-        if any(one[1] == other[1] and one != other for one, other in pairwise(digests)):
+        digests = {digest for run in group if (digest := (run.folder.result or {}).get("data_sha256")) is not None}
+        if len(digests) > 1:
             return True
         first = group[0].measured
         for other in (run.measured for run in group[1:]):
@@ -152,12 +152,6 @@ def _other_data(arms: Sequence[ArmRuns]) -> bool:
             if first.held_out is not None and other.held_out is not None and first.held_out != other.held_out:
                 return True
     return False
-
-
-def _digest(run: ReportedRun) -> tuple[str, str] | None:
-    """The sha256 of a run's data, and of what it is; None in results of earlier versions."""
-    data = (run.folder.result or {}).get("data")
-    return (str(data.get("sha256")), str(data.get("of"))) if isinstance(data, dict) else None
 
 
 def _terms(spec: RunSpec, metric: str = "") -> dict[str, Any]:
