@@ -9,22 +9,17 @@ from typing import Any
 
 import pytest
 
-from manyheads.arch.families import vit
 from manyheads.experiments.demo import ARMS, DEMO
 from manyheads.experiments.registry import EXPERIMENTS
 from manyheads.report.page import write
 from manyheads.report.read_runs import Asked, Section, read_runs
 from manyheads.report.section_summary import conclusion
 from manyheads.report.section_verdicts import Judgement, verdicts
-from manyheads.runs import Run
 from manyheads.spec.comparison import Comparison, Loses, Trend
 from manyheads.spec.errors import UserError
 from manyheads.spec.experiment import Best, Experiment, folder, specs
-from manyheads.spec.images import Images
-from manyheads.spec.recipe import Basis, Recipe
+from manyheads.spec.recipe import Basis
 from manyheads.spec.run import RunSpec
-from manyheads.train.loop import train
-from tests.data.written import write_folder, write_image
 from tests.specs import changed, run_spec
 
 from .made import MACHINE, put
@@ -155,7 +150,9 @@ def test_an_arm_that_diverges_at_some_seeds_is_not_judged_by_the_others(tmp_path
 
 
 def test_training_that_diverges_says_so_in_its_status(tmp_path: Path) -> None:
+    from manyheads.runs import Run
     from manyheads.train.early_end import Diverged
+    from manyheads.train.loop import train
 
     setting = DEMO.setting("smoke")
     recipe = changed(setting.recipes["steps"], lr=1e4, clip=0.0, basis=Basis("steps", 60), probe_every=0)
@@ -258,20 +255,6 @@ def test_data_with_other_facts_is_other_data(tmp_path: Path, facts: dict[str, An
     found, reason = word(only_section(tmp_path))
     assert found == "not comparable"
     assert "their data" in reason
-
-
-def test_runs_on_other_images_of_the_same_name_and_number_are_not_comparable(tmp_path: Path) -> None:
-    for arm, width in (("original", 8), ("lean", 16)):
-        data = write_folder(tmp_path / arm / "data" / "colours", train=2, val=1)
-        if arm == "lean":
-            write_image(data / "val" / "red" / "000.png", (0, 0, 0))
-        arch = vit(width, 1, 1, 8, 8, image=16, patch=16, channels=3, classes=3)
-        recipe = Recipe(batch=4, basis=Basis("steps", 1), probe_every=0)
-        run = Run.create(
-            tmp_path / f"{arm}-s0", run_spec(arch, Images("folder:colours", size=16, classes=3), recipe, 0)
-        )
-        train(run, device="cpu", quiet=True, root=tmp_path / arm / "data")
-    assert "their data" in word(only_section(tmp_path))[1]
 
 
 def test_the_best_of_more_evaluations_is_no_fair_best(tmp_path: Path) -> None:

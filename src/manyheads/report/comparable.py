@@ -20,7 +20,6 @@ from .run_measurements import BEST, HEADLINE
 
 RECIPE = ("batch", "basis")  # of a recipe: its budget. How an arm is best trained is its own affair
 OFTEN = "evaluate_every"  # who is evaluated more often has more values to be the best of
-WEIGHTS = "task.weights"
 # of a recipe: what changes no number of a run, or what is compared anyway
 APART = (
     *RECIPE,
@@ -155,12 +154,12 @@ def _other_data(arms: Sequence[ArmRuns]) -> bool:
 
 
 def _terms(spec: RunSpec, metric: str = "") -> dict[str, Any]:
-    """The task and the budget of a run as flat fields. Of first weights it counts whether there are some: each model has
-    its own."""
+    """The task and the budget of a run as flat fields. Of the weights that it starts from it counts whether they are
+    trained: each model has its own."""
     recipe = to_dict(spec.recipe)
     terms = dict(_flat(to_dict(spec.task), "task"))
-    if spec.task.starts_from is not None and WEIGHTS in terms:
-        terms[WEIGHTS] = SCRATCH if spec.task.starts_from == SCRATCH else "trained"
+    place = "weights" if spec.task.starts_from is None else "task.weights"
+    terms[place] = SCRATCH if spec.starts_from in (None, SCRATCH) else "trained"
     if not isinstance(spec.task, Measurement):
         names = (*RECIPE, OFTEN) if metric == BEST else RECIPE
         terms |= dict(_flat({name: recipe[name] for name in names if name in recipe}, "recipe"))

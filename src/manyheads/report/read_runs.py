@@ -22,6 +22,7 @@ from .run_measurements import HEADLINE, Measurements, measurements
 
 SEED = re.compile(r"-s\d+$")
 NO_TEXT = re.compile("[\ud800-\udfff]")  # how Python writes the bytes of a name that is not UTF-8
+ANY = "0" * 64  # stands for whatever trained weights a run starts from
 LAST = 1_000_000  # order of an arm whose label has none
 
 
@@ -158,12 +159,16 @@ def _prefer_planned(arms: dict[tuple[str, str], ArmRuns], setting: Setting, basi
 
 
 def _arm(spec: RunSpec, path: Path) -> tuple[str, str]:
-    """What the runs of an arm have in common: everything but the seed, and the weights that they start from. Each seed
-    of an experiment has weights of its own; without an experiment, the folder's name tells arms apart."""
-    name, task = str(spec.label.get("arm", "")), spec.task
-    if isinstance(task, Glue) and task.weights != SCRATCH:
-        task, name = replace(task, weights="0" * 64), name or SEED.sub("", path.name)
-    return name, replace(spec, seed=0, task=task).id
+    """What the runs of an arm have in common: everything but the seed, and the trained weights that they start from.
+    Each seed may have weights of its own; without an experiment, the folder's name tells such arms apart."""
+    name, spec = str(spec.label.get("arm", "")), replace(spec, seed=0)
+    if spec.starts_from not in (None, SCRATCH):
+        name = name or SEED.sub("", path.name)
+        if isinstance(spec.task, Glue):
+            spec = replace(spec, task=replace(spec.task, weights=ANY))
+        elif spec.task.starts_from is None:
+            spec = replace(spec, weights=ANY)
+    return name, spec.id
 
 
 def read_runs(root: Path, experiments: Mapping[str, Experiment], asked: Asked | None = None) -> ReportedRuns:
