@@ -71,7 +71,8 @@ class Case:
 def verdicts(section: Section) -> list[Judgement]:
     """The experiment's comparisons, each with its verdict. Where the experiment is not known, every arm is compared
     with one of them (`Asked`). A primary comparison is decided alone, the others by Holm's rule among themselves. A
-    claim fails where one of its primary comparisons does: that these do not hold is decided by Holm's rule among them."""
+    claim fails where one of its primary comparisons does: that these do not hold is decided by Holm's rule among them.
+    Primary comparisons without a claim are questions of their own: either outcome is decided by Holm's rule among them."""
     headline = section.headline[0]
     cases = [_case(section, pair, headline) for pair in _pairs(section)]
     cases += _at_best(section, headline)
@@ -83,8 +84,15 @@ def verdicts(section: Section) -> list[Judgement]:
     levels = holm(decisive)
     by_case = dict(zip(secondary, levels, strict=False))
     rest = iter(levels[len(secondary) :])
+    unclaimed = {
+        i: side.least for i, side in enumerate(sides) if side and cases[i].pair.primary and not cases[i].pair.claim
+    }
+    by_case |= dict(zip(unclaimed, holm([*unclaimed.values()]), strict=True))
     refuted = refuted_levels(cases, sides)
-    out = [_judged(section, case, by_case.get(i, ALPHA), refuted.get(i), len(levels)) for i, case in enumerate(cases)]
+    among = [
+        len(unclaimed) if i in unclaimed else 1 if case.pair.primary else len(levels) for i, case in enumerate(cases)
+    ]
+    out = [_judged(section, case, by_case.get(i, ALPHA), refuted.get(i), among[i]) for i, case in enumerate(cases)]
     for one in found:
         level = next(rest) if one.decided and not one.primary else ALPHA
         out.append(
@@ -107,7 +115,7 @@ def _chances(case: Case) -> Chances:
 def refuted_levels(cases: Sequence[Case], sides: Sequence[Chances | None]) -> dict[int, float]:
     """The levels at which primary comparisons do not hold, claim by claim."""
     levels: dict[int, float] = {}
-    for claim in dict.fromkeys(case.pair.claim for case in cases if case.pair.primary):
+    for claim in dict.fromkeys(case.pair.claim for case in cases if case.pair.primary and case.pair.claim):
         about = [i for i, case in enumerate(cases) if case.pair.primary and case.pair.claim == claim and sides[i]]
         levels |= dict(zip(about, holm([side.no for i in about if (side := sides[i])]), strict=True))
     return levels
@@ -270,7 +278,7 @@ def _judged(section: Section, case: Case, level: float, refuted: float | None, a
             scale=section.scale,
             level=level,
             refuted=refuted,
-            among=1 if pair.primary else among,
+            among=among,
             obstacle=case.obstacle,
         )
         if case.unlike:
