@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import lzma
 from collections.abc import Callable
 from dataclasses import replace
@@ -318,6 +319,27 @@ def test_one_run_with_two_results_is_damaged_in_both_places(packed: Path, tmp_pa
     report = pack(tmp_path, tmp_path / "all.jsonl.xz")
     assert report.runs == 2
     assert len(report.left_out) == 2
+
+
+def test_a_field_that_only_a_newer_version_writes_is_no_other_result(packed: Path, tmp_path: Path) -> None:
+    again(tmp_path / "again", "a" * 64)
+    runs = find(tmp_path)
+    assert not any(run.problem for run in runs)
+    assert [len(run.also) for run in runs] == [1, 0, 0]
+    again(tmp_path / "other", "b" * 64)  # both agree with the packed one, and not with each other
+    problems = {run.path.name: str(run.problem) for run in find(tmp_path) if run.problem}
+    assert problems.keys() == {"again", "other", "lean-s0"}
+    both = f"{tmp_path / 'again'} and {tmp_path / 'other'} are the same run and have different results"
+    assert both in problems["again"]
+    assert both in problems["lean-s0"]
+
+
+def again(path: Path, data: str) -> None:
+    """The first run once more, as a version that writes the sha256 of the data would leave it."""
+    finish(path, 0)
+    record = json.loads((path / "result.json").read_text())
+    record["result"]["data_sha256"] = data
+    (path / "result.json").write_text(json.dumps(record))
 
 
 def test_two_folders_of_one_run_are_packed_once_or_not_at_all(tmp_path: Path) -> None:

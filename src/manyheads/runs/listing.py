@@ -134,13 +134,15 @@ def _once(runs: list[RunFolder]) -> list[RunFolder]:
         group.sort(key=lambda run: (run.state != "done", run.packed is not None, run.path))
         done = [run for run in group if run.state == "done"]
         changed |= {id(run): None for run in group}
-        if all(same_findings(run, done[0]) for run in done):
+        conflict = _conflict(done)
+        if conflict is None:
             changed[id(group[0])] = replace(group[0], also=tuple(run.path for run in group[1:]))
             continue
         for run in done:
-            other = next(other for other in done if not same_findings(other, run))
+            # a result of an earlier version may agree with two that differ from each other
+            pair = next(((run, other) for other in done if not same_findings(other, run)), conflict)
             problem = (
-                f"{run.path} and {other.path} are the same run and have different results; move one of them away, so "
+                f"{pair[0].path} and {pair[1].path} are the same run and have different results; move one of them away, so "
                 "that the other counts"
             )
             changed[id(run)] = replace(run, state="damaged", problem=problem)
@@ -149,9 +151,20 @@ def _once(runs: list[RunFolder]) -> list[RunFolder]:
 
 
 def same_findings(one: RunFolder, other: RunFolder) -> bool:
-    """Whether two finished trainings of one run came to the same result. Times and machines may differ."""
-    names = {*(one.result or {}), *(other.result or {})} - set(ACCIDENTAL)
-    return all((one.result or {}).get(name) == (other.result or {}).get(name) for name in names)
+    """Whether two finished trainings of one run came to the same result. Times and machines may differ, and a field that
+    only one of them has, as where another version wrote it, is not compared."""
+    return _conflict([one, other]) is None
+
+
+def _conflict(runs: list[RunFolder]) -> tuple[RunFolder, RunFolder] | None:
+    """The first two of several trainings of one run that came to different results; None where all agree."""
+    first: dict[str, RunFolder] = {}
+    for run in runs:
+        for name, value in ({"score": None} | (run.result or {})).items():
+            before = first.setdefault(name, run)
+            if name not in ACCIDENTAL and (before.result or {}).get(name) != value:
+                return before, run
+    return None
 
 
 def _is_folder(entry: os.DirEntry[str]) -> bool:
