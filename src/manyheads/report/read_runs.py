@@ -231,21 +231,31 @@ def read_runs(root: Path, experiments: Mapping[str, Experiment], asked: Asked | 
 
 def _stated(folders: Sequence[RunFolder]) -> tuple[dict[tuple[str, str], Experiment], list[RunFolder]]:
     """The experiments that are written beside these runs or packed with them, by name and scale, and the places of those
-    that cannot be read. Where two of one name expect different things, the second cannot be read together with the
-    first."""
+    that cannot be read. What lies beside runs of a scale decides for it. Where two of one name there expect different
+    things at that scale, the second cannot be read together with the first."""
     stated: dict[tuple[str, str], Experiment] = {}
-    problems = []
+    problems, sound = [], []
+    scales: dict[Path, set[str]] = {}
+    for folder in folders:
+        if folder.spec is not None:
+            scales.setdefault(folder.path.parent, set()).add(str(folder.spec.label.get("scale", "")))
     for place, make in _records(folders).items():
         try:
             one = make()
-            for scale in one.settings:
-                if stated.setdefault((one.name, scale), one) != one:
+            for scale in one.settings.keys() & scales.get(place, set()):
+                if _expected(stated.setdefault((one.name, scale), one), scale) != _expected(one, scale):
                     raise UserError(
                         f"{place} states another experiment {one.name} than a place beside it; write two pages"
                     )
+            sound.append(one)
         except UserError as error:
             problems.append(RunFolder(place, "damaged", problem=str(error)))
-    return stated, problems
+    return {(one.name, scale): one for one in reversed(sound) for scale in one.settings} | stated, problems
+
+
+def _expected(experiment: Experiment, scale: str) -> dict[str, object]:
+    """What an experiment says about one of its scales: its fields, with the setting of this scale alone."""
+    return {**vars(experiment), "settings": experiment.settings[scale]}
 
 
 def _records(folders: Sequence[RunFolder]) -> dict[Path, Callable[[], Experiment]]:
