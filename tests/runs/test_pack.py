@@ -14,7 +14,7 @@ import pytest
 
 from manyheads.runs import Run, RunFolder, find, pack_lines
 from manyheads.runs.pack import pack
-from manyheads.runs.pack_lines import FIRST, MOST_LINE, read_lines, seal
+from manyheads.runs.pack_lines import FIRST, MOST_LINE, read_lines, seal, write_lines
 from manyheads.runs.thinned import CURVE, DRAWN, PROBED, thin_metrics, thin_spectra, thin_timings
 from manyheads.spec.errors import UserError
 from tests.runs.examples import on_small_disk, spec
@@ -221,6 +221,19 @@ def test_more_runs_than_a_pack_may_hold_are_refused_while_it_is_read(
 ) -> None:
     monkeypatch.setattr(pack_lines, "MOST_RUNS", 2)
     assert "line 3 is beyond the 2 runs" in refused(packed)
+
+
+@pytest.mark.parametrize(("name", "most", "words"), [("MOST_RUNS", 2, "2 runs"), ("MOST_BYTES", 3 << 20, "3 MiB")])
+def test_a_pack_that_nobody_could_read_is_not_written(
+    name: str, most: int, words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pack_lines, name, most)
+    runs = [{"name": "a" * (1 << 20)}] * 3
+    with pytest.raises(UserError, match=f"would have more than {words}"):
+        write_lines(tmp_path / "large.jsonl.xz", runs)
+    assert not list(tmp_path.iterdir())
+    write_lines(tmp_path / "small.jsonl.xz", runs[:2])
+    assert len(read_lines(tmp_path / "small.jsonl.xz")) == 2
 
 
 def test_memory_that_a_pack_asks_for_is_bounded(packed: Path) -> None:

@@ -44,16 +44,26 @@ def seal(content: dict[str, Any], before: str) -> tuple[bytes, str]:
 
 def write_lines(path: Path, runs: Iterable[dict[str, Any]]) -> tuple[int, int]:
     """Write a pack of `runs`; how many they are, and the bytes of their lines before compression. The file appears when
-    all of it is on the disk; an existing one is refused."""
+    all of it is on the disk; an existing one is refused, and so is what `read_lines` would refuse as too much."""
     check_new(path)
     count, size, before = 0, 0, FIRST
     with writing(path) as partial, lzma.open(partial, "wb", preset=6 | lzma.PRESET_EXTREME) as file:
         for run in runs:
             line, before = seal({"run": run}, before)
-            file.write(line)
             count, size = count + 1, size + len(line)
-        file.write(seal({"runs": count}, before)[0])
+            _check_size(path, count, size)
+            file.write(line)
+        last = seal({"runs": count}, before)[0]
+        _check_size(path, count, size + len(last))
+        file.write(last)
     return count, size
+
+
+def _check_size(path: Path, count: int, size: int) -> None:
+    """Refuse more runs, or more bytes before compression, than a pack may have."""
+    if count > MOST_RUNS or size > MOST_BYTES:
+        most = f"{MOST_RUNS:,} runs" if count > MOST_RUNS else f"{MOST_BYTES >> 20:,} MiB before compression"
+        raise UserError(f"{path} would have more than {most}, which no pack may; pack each folder of runs by itself")
 
 
 def check_new(path: Path) -> None:
