@@ -218,3 +218,9 @@ def test_the_same_model_twice_is_refused(capsys: pytest.CaptureFixture[str], mod
     code, said = call(capsys, "compare", "lean.json", "again.json", *SMALL, *HERE)
     assert (code, "lean and again are the same model on this data" in said) == (2, True)
     assert not (models / "runs").exists()
+
+
+@pytest.mark.parametrize("second", [{"original": LEAN}, "original.json"])
+def test_two_models_of_one_name_are_refused_and_none_is_lost(second: object) -> None:
+    with pytest.raises(UserError, match="two of the models are called original; give one of them another name"):
+        by_name([ORIGINAL, second, "vit_b"])

@@ -63,16 +63,23 @@ def stated_test(tests: Mapping[str, float | None]) -> tuple[Expect, float]:
 
 
 def by_name(models: Sequence[Any]) -> dict[str, str | Arch]:
-    """The models by the names of their arms: names of models, records, or mappings of arm to either."""
+    """The models by the names of their arms: names of models, records, or mappings of arm to either. A name that two
+    models have is refused."""
     names = iter(arm_names([model for model in models if isinstance(model, str)]))
     named: dict[str, str | Arch] = {}
     for number, model in enumerate(models, 1):
+        added: dict[str, str | Arch]
         if isinstance(model, Mapping):
-            named |= model
+            added = dict(model)
         elif isinstance(model, str):
-            named[next(names)] = model
+            added = {next(names): model}
         else:
-            named["original" if number == 1 else f"model_{number}"] = model
+            added = {"original" if number == 1 else f"model_{number}": model}
+        for name in added.keys() & named.keys():
+            raise UserError(
+                f"two of the models are called {name}; give one of them another name, as in {{'{name}_2': model}}"
+            )
+        named |= added
     return named
 
 
