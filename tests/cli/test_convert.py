@@ -264,3 +264,38 @@ def test_a_file_that_changed_is_another_start(llama: Path, tmp_path: Path, capsy
     assert left.value.code == 2
     assert "weights is" in capsys.readouterr().err
     assert len(list((tmp_path / "runs").glob("hf-weights-*"))) == 2
+
+
+def test_text_given_as_a_path_takes_the_tokenizer_of_the_weights(
+    llama: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Also where the model is a record without a tokenizer, and an embedded tokenizer has as many ids."""
+    words = json.loads((llama / "tokenizer.json").read_text())
+    vocab = words["model"]["vocab"]
+    vocab["a"], vocab["b"] = vocab["b"], vocab["a"]
+    (llama / "tokenizer.json").write_text(json.dumps(words))
+    said(capsys, "convert", f"hf:{llama}", "--out", str(tmp_path / "lean"))
+    (tmp_path / "novel.txt").write_text("Once upon a time there was a cat. It sat and it sat.\n\n" * 60)
+    given = ("--data", str(tmp_path / "novel.txt"), "--data-root", str(tmp_path / "data"), *BRIEF, "--quiet", "--out")
+    model = str(tmp_path / "lean" / "arch.json")
+    start = ("--weights", f"hf:{llama}")
+    _, err = said(capsys, "train", model, *start, *given, str(tmp_path / "runs" / "a"))
+    assert "the one in the model's folder" in err
+    assert "other words" not in err
+
+
+def test_text_for_weights_without_a_tokenizer_is_refused_unless_one_is_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    config = transformers.GPT2Config(vocab_size=2100, n_embd=32, n_layer=2, n_head=4, n_inner=64, n_positions=64)
+    transformers.GPT2LMHeadModel(config).save_pretrained(tmp_path / "hf")
+    (tmp_path / "novel.txt").write_text("Once upon a time there was a cat. It sat and it sat.\n\n" * 60)
+    data = ("--data", str(tmp_path / "novel.txt"), "--data-root", str(tmp_path / "data"))
+    given = ("--weights", f"hf:{tmp_path / 'hf'}", *data, *BRIEF, "--quiet", "--out", str(tmp_path / "runs" / "a"))
+    with pytest.raises(SystemExit) as left:
+        main(["train", *given])
+    assert left.value.code == 2
+    assert "no tokenizer is found for the weights that training starts from" in capsys.readouterr().err
+    assert not (tmp_path / "runs" / "a").exists()
+    assert not (tmp_path / "data").exists()
+    said(capsys, "train", *given, "--tokenizer", "stories")

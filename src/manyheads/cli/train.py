@@ -137,7 +137,7 @@ def train(
         from manyheads.train.finetune import weights_digest
 
         digest, start = weights_digest(source), load(source / "arch.json")
-    arch, work, plan = planned(model, stated, digest, start)
+    arch, work, plan = planned(model, stated, digest, start, source)
     if dry_run:
         samples = IMAGENET_IMAGES if recipe in ("table6", "table6_large") else None
         _estimate(arch, plan, work, samples, gpus, tflops, utilisation, parallel, data_root)

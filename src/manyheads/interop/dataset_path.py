@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from manyheads.data.text.vocabulary import Vocabulary
     from manyheads.spec.arch import Arch
 
-TOKENIZER_FILES = ("tokenizer.json", "vocab.json", "vocab.txt")
+TOKENIZER_FILES = ("tokenizer.json", "encoder.json", "vocab.json", "vocab.txt")  # that text is tokenized with here
 KNOWN = (*IMAGE_SETS, *CORPUS_VOCAB)
 LAYOUTS = (
     "images as CLASS/* or train/CLASS/* and val/CLASS/*, text as *.txt or *.jsonl, or a Hugging Face dataset "
@@ -40,10 +40,17 @@ def is_path(data: str) -> bool:
 
 
 def named_dataset(
-    data: str, root: Path | None = None, tokenizer: str | None = None, model: str = "", arch: Arch | None = None
+    data: str,
+    root: Path | None = None,
+    tokenizer: str | None = None,
+    model: str = "",
+    arch: Arch | None = None,
+    weights: Path | None = None,
 ) -> NamedDataset:
     """The dataset that `data` stands for. Of a path the files are prepared below the data root, once; text is tokenized
-    with `tokenizer`, else with that of the model's folder, else with the one that has the model's vocabulary."""
+    with `tokenizer`, else with that of the model's folder, else with the one that has the model's vocabulary. `weights`
+    is the folder of the saved model that training starts from, and `arch` is then its record: its folder takes the place
+    of the model's, and text for which no tokenizer is found is refused."""
     from manyheads.data.local_data import data_root
 
     if not is_path(data):
@@ -54,7 +61,7 @@ def named_dataset(
     if path.is_dir() and (path / "train" / "manifest.json").is_file():
         held = {} if (path / "valid" / "manifest.json").is_file() else {"held": 0.1}
         return NamedDataset(f"{SHARDS}{_below(path, place)}", held)
-    return _images(path, place) or _text(path, place, tokenizer, model, arch)
+    return _images(path, place) or _text(path, place, tokenizer, model, arch, weights)
 
 
 def _below(path: Path, root: Path) -> str:
@@ -90,7 +97,9 @@ def _tables(path: Path) -> dict[str, list[Path]]:
     return by_split(files, path) if files else {}
 
 
-def _text(path: Path, root: Path, tokenizer: str | None, model: str, arch: Arch | None) -> NamedDataset:
+def _text(
+    path: Path, root: Path, tokenizer: str | None, model: str, arch: Arch | None, weights: Path | None
+) -> NamedDataset:
     from manyheads.data.text.own_text import HELD, is_text, own_text, text_files
 
     files = _tables(path)
@@ -98,7 +107,13 @@ def _text(path: Path, root: Path, tokenizer: str | None, model: str, arch: Arch 
         files = text_files(path) if path.is_file() or any(map(is_text, path.rglob("*"))) else {}
     if not files:
         raise UserError(f"--data {path} holds neither images nor text; give {LAYOUTS}")
-    vocabulary = _vocabulary(tokenizer, model, arch, root)
+    vocabulary = _vocabulary(tokenizer, model, arch, root, weights)
+    if vocabulary is None:
+        raise UserError(
+            f"--data {path} is text, and no tokenizer is found for the weights that training starts from: {weights} holds "
+            f"none of {', '.join(TOKENIZER_FILES)}. Ids of another tokenizer mean other words to these weights; write "
+            "--tokenizer with the tokenizer that they were trained with"
+        )
     name = f"{SHARDS}{own_text(files, _name(path), vocabulary, root)}"
     return NamedDataset(name, {} if "valid" in files else {"held": HELD})
 
@@ -107,16 +122,18 @@ def _name(path: Path) -> str:
     return path.resolve().name.partition(".")[0] or "text"
 
 
-def _vocabulary(tokenizer: str | None, model: str, arch: Arch | None, root: Path) -> Vocabulary:
-    """The tokenizer that is named, the one in the model's folder, the one that has the model's number of ids, or
-    bytes. Which one it is, is told where nobody named it."""
+def _vocabulary(
+    tokenizer: str | None, model: str, arch: Arch | None, root: Path, weights: Path | None
+) -> Vocabulary | None:
+    """The tokenizer that is named, the one in the folder of the weights or of the model, the one that has the model's
+    number of ids, or bytes; for weights, None in place of bytes. Which one it is, is told where nobody named it."""
     from manyheads.data.text.vocabulary import load
     from manyheads.spec.parts import Token
 
     if tokenizer is not None:
         return load(tokenizer, root)
-    folder = Path(model.partition(":")[2] if model.startswith(("hf:", "run:")) else model)
-    if model and folder.is_dir() and any((folder / name).is_file() for name in TOKENIZER_FILES):
+    folder = weights or Path(model.partition(":")[2] if model.startswith(("hf:", "run:")) else model)
+    if (model or weights) and folder.is_dir() and any((folder / name).is_file() for name in TOKENIZER_FILES):
         return _told(load(str(folder), root), "the one in the model's folder")
     size = arch.embed.vocab if arch is not None and isinstance(arch.embed, Token) else 0
     for name, count in TOKENIZER_VOCAB.items():
@@ -125,6 +142,8 @@ def _vocabulary(tokenizer: str | None, model: str, arch: Arch | None, root: Path
                 return _told(load(name, root), "it has the model's number of ids")
             except UserError:
                 break
+    if weights is not None:
+        return None
     return _told(load("bytes", root), "the model brings none; --tokenizer NAME takes another")
 
 

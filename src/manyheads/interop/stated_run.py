@@ -42,15 +42,16 @@ class Stated:
 
 
 def planned(
-    model: str | Arch, stated: Stated, weights: str | None = None, start: Arch | None = None
+    model: str | Arch, stated: Stated, weights: str | None = None, start: Arch | None = None, folder: Path | None = None
 ) -> tuple[Arch, Task, Recipe]:
     """The model built for its data, the task and the recipe of a new run. `weights` is the digest of those that
-    training starts from, which a task with a field for it states, and `start` the model they belong to."""
+    training starts from, which a task with a field for it states, `start` the model they belong to, and `folder` the
+    one that they are saved in, whose tokenizer text takes."""
     from manyheads.spec.recipe import Recipe
     from manyheads.spec.serialise import from_dict
     from manyheads.spec.task_kinds import TASKS
 
-    arch, chosen, fields = _start(model, stated)
+    arch, chosen, fields = _start(model, stated, start, folder)
     budget = basis_fields(stated.steps, stated.basis, stated.epochs)
     for name, value in (("batch", stated.batch), ("lr", stated.lr), ("basis", budget)):
         if value is not None:
@@ -74,7 +75,9 @@ def is_arm(model: str | Arch) -> bool:
     return experiment in EXPERIMENTS and bool(arm)
 
 
-def _start(model: str | Arch, stated: Stated) -> tuple[Arch, dict[str, Any], dict[str, Any]]:
+def _start(
+    model: str | Arch, stated: Stated, start: Arch | None, folder: Path | None
+) -> tuple[Arch, dict[str, Any], dict[str, Any]]:
     """Architecture, task and recipe before any single field is changed. An arm of an experiment, EXPERIMENT:ARM, brings
     all three; another model has the named recipe, and the task that is named or that its record can do."""
     task, recipe = stated.task, stated.recipe
@@ -85,25 +88,25 @@ def _start(model: str | Arch, stated: Stated) -> tuple[Arch, dict[str, Any], dic
             chosen = named_task(task)
         if recipe is not None:
             fields = _named_recipe(recipe)
-        named = _dataset(stated, "", arch)
+        named = _dataset(stated, "", start or arch, folder)
         return arch, chosen | ({} if named is None else {"data": named.name} | named.fields), fields
     if stated.scale is not None:
         raise UserError(f"--scale {stated.scale} belongs to an arm of an experiment, such as fig3:L8_h16; leave it out")
     from .resolve import resolve
 
     arch = resolve(model) if isinstance(model, str) else model
-    named = _dataset(stated, model if isinstance(model, str) else "", arch)
+    named = _dataset(stated, model if isinstance(model, str) else "", start or arch, folder)
     chosen = start_task(arch, task, None if named is None else named.name, recipe)
     return arch, chosen | ({} if named is None else named.fields), {} if recipe is None else _named_recipe(recipe)
 
 
-def _dataset(stated: Stated, model: str, arch: Arch) -> NamedDataset | None:
+def _dataset(stated: Stated, model: str, arch: Arch, weights: Path | None) -> NamedDataset | None:
     """The dataset that is stated, by name or by path."""
     from .dataset_path import named_dataset
 
     if stated.data is None:
         return None
-    return named_dataset(stated.data, stated.root, stated.tokenizer, model, arch)
+    return named_dataset(stated.data, stated.root, stated.tokenizer, model, arch, weights)
 
 
 def _arm(experiment: str, arm: str, scale: str | None) -> tuple[Arch, dict[str, Any], dict[str, Any]]:
