@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -17,6 +18,7 @@ from manyheads.spec.recipe import Basis, Recipe
 from manyheads.spec.task import Task
 from manyheads.tasks import Glue, Images, LanguageModel, check_data, data_digest, open_task, sample_count
 from manyheads.train.loop import train
+from manyheads.train.progress import Silent
 from tests.data.written import write_folder, write_image
 
 
@@ -36,6 +38,46 @@ def test_other_images_of_the_same_name_have_another_sha256(tmp_path: Path) -> No
     write_image(tmp_path / "c" / "colours" / "val" / "red" / "000.png", (0, 0, 0))
     a, b, c = (data_digest(task, root=tmp_path / name) for name in ("a", "b", "c"))
     assert a == b != c
+
+
+def test_the_sha256_is_that_of_the_images_which_were_there_when_training_began(tmp_path: Path) -> None:
+    """Also where they are replaced or removed before it ends, and in a process that has read others of these names."""
+    task, digests = Images("folder:colours", size=16, classes=3), []
+    spec = RunSpec(vit(8, 1, 1, 8, 8, image=16, patch=8, classes=3), task, Recipe(batch=4, basis=Basis("steps", 2)), 0)
+    folder = write_folder(tmp_path / "colours", train=2, val=1)
+    image = folder / "train" / "red" / "000.png"
+    for number, colour in enumerate([(0, 0, 0), (255, 255, 255)]):
+        write_image(image, colour)
+        digests.append(data_digest(task, root=tmp_path))
+        run = Run.create(tmp_path / f"run{number}", spec)
+        removed = Removing(image)
+        result = train(run, device="cpu", root=tmp_path, progress=removed)
+        assert removed.done
+        assert result["data_sha256"] == digests[-1]
+    assert digests[0] != digests[1]
+
+
+class Removing(Silent):
+    """Removes a file as soon as training has made a step."""
+
+    def __init__(self, path: Path) -> None:
+        self.path, self.done = path, False
+
+    def move(self, step: int, progress: float, rate: float, numbers: Mapping[str, float]) -> None:
+        """A step was made."""
+        self.path.unlink(missing_ok=True)
+        self.done = True
+
+
+def test_a_digest_of_a_file_that_is_gone_names_it(tmp_path: Path) -> None:
+    folder = write_folder(tmp_path / "colours", train=2, val=1)
+    task = Images("folder:colours", size=16, classes=3)
+    assert data_digest(task, root=tmp_path)
+    (folder / "train" / "red" / "000.png").unlink()
+    with pytest.raises(
+        UserError, match=r"red/000\.png cannot be read: No such file or directory; replace or remove it"
+    ):
+        data_digest(task, root=tmp_path)
 
 
 def test_text_is_known_by_its_shards_and_their_sources(tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from functools import lru_cache
 from itertools import chain
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -74,22 +75,47 @@ def decoded(name: str, splits: tuple[Files, Files], size: int, centre: float, ro
     return _mapped(folder, "train", splits[0], size), _mapped(folder, "test", splits[1], size)
 
 
+class FileState(NamedTuple):
+    """What changes when somebody writes a file anew: the time in nanoseconds, and the bytes that it has."""
+
+    changed: int
+    size: int
+
+
+def file_states(train: Files, test: Files) -> tuple[FileState, ...]:
+    """The state of every file, in order; a file that is gone is refused."""
+    states = []
+    for path in chain(train.paths.tolist(), test.paths.tolist()):
+        try:
+            found = os.stat(path)
+        except OSError as error:
+            raise _unread(path, error) from None
+        states.append(FileState(found.st_mtime_ns, found.st_size))
+    return tuple(states)
+
+
+def content_digest(train: Files, test: Files) -> str:
+    """The sha256 of the content of all files with their labels, in order; their names do not count."""
+    paths = tuple(chain(train.paths.tolist(), test.paths.tolist()))
+    labels = tuple(chain(train.labels.tolist(), (~test.labels).tolist()))
+    return _content(paths, labels, file_states(train, test))
+
+
 @lru_cache(maxsize=4)
-def _content(paths: tuple[bytes, ...], labels: tuple[int, ...]) -> str:
+def _content(paths: tuple[bytes, ...], labels: tuple[int, ...], states: tuple[FileState, ...]) -> str:
+    """`content_digest`; files in other `states` are read again."""
     content = hashlib.sha256()
     for path, label in zip(paths, labels, strict=True):
         try:
             with open(path, "rb") as file:
                 content.update(f"{label} {hashlib.file_digest(file, 'sha256').hexdigest()}\n".encode())
         except OSError as error:
-            raise UserError(f"{os.fsdecode(path)} cannot be read: {error.strerror}; replace or remove it") from None
+            raise _unread(path, error) from None
     return content.hexdigest()
 
 
-def content_digest(train: Files, test: Files) -> str:
-    """The sha256 of the content of all files with their labels, in order; their names do not count."""
-    paths = tuple(chain(train.paths.tolist(), test.paths.tolist()))
-    return _content(paths, tuple(chain(train.labels.tolist(), (~test.labels).tolist())))
+def _unread(path: bytes, error: OSError) -> UserError:
+    return UserError(f"{os.fsdecode(path)} cannot be read: {error.strerror}; replace or remove it")
 
 
 def _write(files: Files, size: int, centre: float, path: Path) -> None:

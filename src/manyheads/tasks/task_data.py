@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from manyheads.data.decoded_once import MOST, content_digest
+from manyheads.data.decoded_once import MOST, content_digest, file_states
 from manyheads.data.image_readers import find, read
 from manyheads.data.image_types import Files, Pixels, kept_apart
 from manyheads.data.local_data import data_root
@@ -90,27 +90,33 @@ def _(task: Images | PixelRow, *, root: Path | None = None) -> str | None:
     return _of_images(task.data, data_root(root))
 
 
-@lru_cache(maxsize=4)
 def _of_images(name: str, root: Path) -> str:
     """Of images in memory, labels and pixels. Of image files, labels and what is in the files; of more than `MOST` bytes
     of them, labels, and the names and sizes of the files."""
     train, test = read(name, root)
-    content = hashlib.sha256()
     if isinstance(train, Pixels):
-        assert isinstance(test, Pixels)
-        for split in (train, test):
-            content.update(f"{split.images.shape}".encode())
-            content.update(np.ascontiguousarray(split.labels, dtype="<i8").data)
-            content.update(np.ascontiguousarray(split.images).data)
-        return content.hexdigest()
+        return _of_pixels(name, root)
+    assert isinstance(train, Files)
     assert isinstance(test, Files)
     listed = [Path(os.fsdecode(path)) for split in (train, test) for path in split.paths.tolist()]
-    sizes = [path.stat().st_size for path in listed]
+    sizes = [stated.size for stated in file_states(train, test)]
     if sum(sizes) <= MOST:
         return content_digest(train, test)
+    content = hashlib.sha256()
     labels = [*train.labels.tolist(), *test.labels.tolist()]
     for label, path, size in zip(labels, listed, sizes, strict=True):
         content.update(f"{label} {path.name} {size}\n".encode(errors="surrogateescape"))
+    return content.hexdigest()
+
+
+@lru_cache(maxsize=4)
+def _of_pixels(name: str, root: Path) -> str:
+    content = hashlib.sha256()
+    for split in read(name, root):
+        assert isinstance(split, Pixels)
+        content.update(f"{split.images.shape}".encode())
+        content.update(np.ascontiguousarray(split.labels, dtype="<i8").data)
+        content.update(np.ascontiguousarray(split.images).data)
     return content.hexdigest()
 
 

@@ -77,6 +77,8 @@ def train(
         ranks.check(recipe.batch, recipe.accumulate)
         with explain_out_of_memory(run.spec.arch, recipe, ranks):
             work = tasks.open_task(task, ranks.device, run.spec.seed, recipe.dealt, root=root)
+            # now, and not at the end: it is to be that of the data which is trained on
+            digest = tasks.data_digest(task, root=root) if ranks.first else None
             spend = budget(recipe, run.spec.arch, unit=work.unit, per_sample=work.per_sample, samples=work.samples)
             style = "none" if quiet or not ranks.first else progress
             folder = run.path / "events" if events and ranks.first else None
@@ -94,7 +96,7 @@ def train(
                     watch=view,
                     stop=stop,
                     on_device=on_device,
-                    root=root,
+                    data_sha256=digest,
                     started=started,
                 )
                 return session.train()
@@ -116,10 +118,10 @@ class Session:
         watch: Watch,
         stop: StopRequest,
         on_device: int | None,
-        root: Path | None,
+        data_sha256: str | None,
         started: float,
     ) -> None:
-        self.run, self.recipe, self.work, self.root = run, recipe, work, root
+        self.run, self.recipe, self.work, self.data_sha256 = run, recipe, work, data_sha256
         self.budget, self.ranks, self.watch, self.stop, self.started = budget, ranks, watch, stop, started
         model = initial_model(run.spec.arch, recipe.rates, run.spec.seed, ranks)
         model.train()
@@ -291,7 +293,7 @@ class Session:
                 waited=waited,
                 overhead=max(0.0, time.monotonic() - self.started - (self.elapsed - self.began)),
                 on_device=state.on_device,
-                data_sha256=tasks.data_digest(run.spec.task, root=self.root),
+                data_sha256=self.data_sha256,
             )
             self.status()
             run.finish(outcome)
