@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -56,6 +57,29 @@ def test_a_folder_of_classes_holds_out_a_tenth_of_each(tmp_path: Path, root: Pat
     assert named_dataset(str(moved), root).name.rpartition("-")[2] == found.name.rpartition("-")[2]
     write_image(moved / "red" / "one_more.png", (255, 0, 0))
     assert named_dataset(str(moved), root).name.rpartition("-")[2] != found.name.rpartition("-")[2]
+
+
+def test_other_images_with_the_same_names_and_sizes_are_another_dataset(tmp_path: Path, root: Path) -> None:
+    """Two people have a folder of the same name; images of one size in BMP have the same number of bytes."""
+    names = []
+    for person, seed in (("alice", 0), ("bob", 1)):
+        for name, colour in COLOURS.items():
+            for i in range(3):
+                write_image(tmp_path / person / "photos" / name / f"{i}.bmp", colour, (16, 16), seed=seed)
+        names.append(named_dataset(str(tmp_path / person / "photos"), root).name)
+    assert names[0] != names[1]
+    train, _ = images(names[1], root)
+    assert all(b"/bob/" in os.path.realpath(path) for path in train.paths.tolist())
+
+
+def test_images_that_were_moved_are_found_again(tmp_path: Path, root: Path) -> None:
+    found = named_dataset(str(classes(tmp_path / "photos", 4)), root)
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "photos").rename(tmp_path / "elsewhere" / "photos")
+    assert named_dataset(str(tmp_path / "elsewhere" / "photos"), root) == found
+    for split in images(found.name, root):
+        assert all(os.path.isfile(path) for path in split.paths.tolist())
+    assert not list((root / "own").rglob("*.part*"))
 
 
 @pytest.mark.parametrize("held", ["val", "valid", "validation", "test"])

@@ -3,7 +3,8 @@
 Two layouts are understood: folders of classes, below train and val (or valid, validation, test) or without a split, as
 torchvision's ImageFolder has them; and tables with the images in a column, as Hugging Face datasets have them. What is
 made from them lies below the data root, in own/NAME-KEY. It holds links where files exist already. The key depends on
-the content of tables, and on the names and sizes of files: other images have another name."""
+the content of tables and of image files, so that other images have another name. It does not depend on where they lie:
+the links are set anew when the same images are given from another place."""
 
 from __future__ import annotations
 
@@ -16,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from manyheads.spec.errors import UserError
+from manyheads.spec.files import PARTIAL, unwritten
 
 from .image_folders import SUFFIXES
 from .made_once import OWN, made_once
@@ -25,6 +27,8 @@ HELD = 0.1  # share of each class that is held out where the files have no split
 SPLITS = {"train": ("train", "training"), "val": ("val", "valid", "validation", "dev", "test", "testing", "eval")}
 LABELS = ("label", "labels", "fine_label", "class", "target")
 KINDS = {b"\x89PNG": "png", b"\xff\xd8\xff": "jpg", b"BM": "bmp", b"RIFF": "webp", b"II*\0": "tif", b"MM\0*": "tif"}
+WHOLE = 8 << 30  # bytes of image files up to which their whole content counts
+BEGINNING = 4096  # bytes of each file that count where the files have more, beside its size
 LOOKED, FEW = 1000, 10  # entries of a folder, and folders in it, that are looked at to see what it holds
 
 
@@ -60,22 +64,49 @@ def own_images(folder: Path, root: Path) -> str:
         files = {split: _by_class(place) for split, place in splits.items()}
     else:
         files = _divided(_by_class(splits.get("train", folder)))
-    lines = [
-        f"{split}/{name}/{link} {file.stat().st_size}"
+    links = {
+        f"{split}/{name}/{link}": file
         for split, classes in files.items()
         for name, listed in classes.items()
         for link, file in listed.items()
-    ]
-    name = f"{folder.resolve().name}-{_key(lines)}"
+    }
+    place = root / OWN / f"{folder.resolve().name}-{_key(_contents(links))}"
+    made_once(place, lambda made: _link(made, links), f"the folder of {folder}")
+    try:
+        _link(place, links)
+    except OSError as error:
+        raise unwritten(place, error) from error
+    return place.relative_to(root).as_posix()
 
-    def make(place: Path) -> None:
-        for split, classes in files.items():
-            for one, listed in classes.items():
-                (place / split / one).mkdir(parents=True)
-                for link, file in listed.items():
-                    (place / split / one / link).symlink_to(file.resolve())
 
-    return made_once(root / OWN / name, make, f"the folder of {folder}").relative_to(root).as_posix()
+def _link(place: Path, links: Mapping[str, Path]) -> None:
+    """Make every link below `place` that is not there, or that leads elsewhere: to a folder that was moved, or to files
+    of the same content when the folder was made. A link is replaced in one step, so that whoever trains is not
+    disturbed."""
+    for name, file in links.items():
+        link, target = place / name, os.path.realpath(file)
+        if os.path.realpath(link) == target:
+            continue
+        link.parent.mkdir(parents=True, exist_ok=True)
+        new = link.with_name(f".{link.name}.{os.getpid()}{PARTIAL}")
+        new.unlink(missing_ok=True)
+        new.symlink_to(target)
+        new.replace(link)
+
+
+def _contents(links: Mapping[str, Path]) -> list[str]:
+    """A line for each link: its name, and the size and the sha256 of what it leads to."""
+    lines = []
+    try:
+        sizes = {name: file.stat().st_size for name, file in links.items()}
+        whole = sum(sizes.values()) <= WHOLE
+        for name, path in links.items():
+            with path.open("rb") as file:
+                digest = hashlib.file_digest(file, "sha256") if whole else hashlib.sha256(file.read(BEGINNING))
+            lines.append(f"{name} {sizes[name]} {digest.hexdigest()}")
+    except OSError as error:
+        raise UserError(f"{error.filename} cannot be read: {error.strerror}; replace or remove it") from None
+    return lines
 
 
 Listed = dict[str, Path]  # the images of a class by the names of the links to them
