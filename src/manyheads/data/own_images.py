@@ -118,10 +118,23 @@ def _by_class(folder: Path) -> dict[str, Listed]:
     for place in sorted(entry for entry in folder.iterdir() if entry.is_dir()):
         images = sorted(file for file in place.rglob("*") if file.name.lower().endswith(SUFFIXES))
         if images:
-            classes[place.name] = {"-".join(file.relative_to(place).parts): file for file in images}
+            classes[place.name] = _named(images, place)
     if len(classes) < 2:
         raise UserError(f"{folder} has {len(classes)} folders of images; write a folder for each class, two or more")
     return classes
+
+
+def _named(images: Sequence[Path], place: Path) -> Listed:
+    """Names for the links to images below `place`; where x/y-z.jpg and x-y/z.jpg would have the same, one is numbered."""
+    links: Listed = {}
+    for file in images:
+        name = link = "-".join(file.relative_to(place).parts)
+        number = 1
+        while link in links:
+            number += 1
+            link = f"{number}-{name}"
+        links[link] = file
+    return links
 
 
 def _divided(classes: Mapping[str, Listed]) -> dict[str, dict[str, Listed]]:
