@@ -96,6 +96,27 @@ def test_a_folder_below_the_data_root_keeps_its_name(tmp_path: Path, root: Path)
     assert not (root / "own").exists()
 
 
+@pytest.mark.parametrize(("train", "val"), [("training", "val"), ("train", "valid")])
+def test_a_folder_below_the_data_root_with_other_names_for_its_splits_gets_ours(
+    train: str, val: str, tmp_path: Path, root: Path
+) -> None:
+    folder = write_folder(root / "pics", train=2, val=1)
+    (folder / "train").rename(folder / train)
+    (folder / "val").rename(folder / val)
+    found = named_dataset(str(folder), root)
+    assert found.name.startswith("folder:own/pics-")
+    assert [len(split.labels) for split in images(found.name, root)] == [6, 3]
+
+
+def test_images_in_folders_below_their_class_are_all_kept(tmp_path: Path, root: Path) -> None:
+    folder = classes(tmp_path / "photos", 2)
+    for number, name in enumerate(("x/y-z.png", "x-y/z.png", "x-y-z.png", "2-x-y-z.png")):
+        write_image(folder / "red" / name, COLOURS["red"], (16, 16), seed=number)
+    splits = images(named_dataset(str(folder), root).name, root)
+    files = {os.path.realpath(path) for split in splits for path in split.paths.tolist()}
+    assert files == {os.fsencode(path.resolve()) for path in folder.rglob("*.png")}
+
+
 def test_a_class_with_one_image_is_refused(tmp_path: Path, root: Path) -> None:
     with pytest.raises(UserError, match="class blue has one image"):
         named_dataset(str(classes(tmp_path / "photos", 1)), root)

@@ -59,7 +59,7 @@ def own_images(folder: Path, root: Path) -> str:
     folder of links that is made."""
     splits = split_folders(folder)
     if "train" in splits and "val" in splits:
-        if folder.resolve().is_relative_to(root.resolve()) and splits["val"].name == "val":
+        if folder.resolve().is_relative_to(root.resolve()) and all(splits[name].name == name for name in SPLITS):
             return folder.resolve().relative_to(root.resolve()).as_posix()
         files = {split: _by_class(place) for split, place in splits.items()}
     else:
