@@ -166,6 +166,23 @@ def made_up(job: Job, count: int, **numbers: float) -> list[Forecast]:
         (Machine("cuda", "x", 140e9, 16), 1, 24, {"seconds": 45.0, "flops": 9e14, "overhead": 15.0}, 4, "25 %"),
         (Machine("cuda", "x", 140e9, 16), 1, 99, {"seconds": 75.0, "flops": 1e14, "overhead": 5.0}, 16, "2 %"),
         (Machine("cuda", "x", 20e9, 16), 1, 99, {"seconds": 75.0, "flops": 1e14, "memory": 3e9}, 4, "memory"),
+        (
+            Machine("cuda", "x", 60e9, 16),
+            1,
+            99,
+            {"seconds": 75.0, "flops": 1e14, "memory": 3e9, "held": 8e9},
+            4,
+            "memory",
+        ),
+        # more than a quarter of the memory: such images are streamed
+        (
+            Machine("cuda", "x", 20e9, 16),
+            1,
+            99,
+            {"seconds": 75.0, "flops": 1e14, "memory": 3e9, "held": 8e9},
+            4,
+            "memory",
+        ),
         (Machine("cuda", "x", 140e9, 6), 1, 99, {"seconds": 75.0, "flops": 1e14, "memory": 3e9}, 6, "6 cores"),
         (Machine("cuda", None, None, 16), 1, 99, {}, 2, "more would hardly gain anything"),
     ],

@@ -10,10 +10,14 @@ from typing import Any
 
 import pytest
 
-from manyheads.runs import Run
+from manyheads.arch.families import vit
+from manyheads.runs import Run, RunSpec
+from manyheads.spec.images import Images
+from manyheads.spec.recipe import Basis, Recipe
 from manyheads.sweep.forecast import GPU_GAIN, Forecast, forecast, sharing, wall
 from manyheads.sweep.jobs import Job
 from manyheads.sweep.plan import plan
+from tests.data.written import write_folder
 
 from .tiny import jobs, tiny
 
@@ -46,6 +50,16 @@ def test_the_gain_of_several_runs_on_a_gpu_is_the_measured_one() -> None:
     record = evidence("bench_train_h200.json")
     for together in ("together_8", "together_14"):
         assert pytest.approx(GPU_GAIN, rel=0.01) == record[together]["rate"] / record["alone"]["rate"]
+
+
+def test_images_that_each_run_keeps_on_the_device_are_forecast(tmp_path: Path) -> None:
+    write_folder(tmp_path / "colours", train=6, val=1)
+    arch = vit(8, 1, 2, 8, 8, image=16, patch=8, classes=3)
+    spec = RunSpec(arch, Images("folder:colours", size=16, classes=3), Recipe(batch=4, basis=Basis("steps", 1)), 0)
+    (here,) = forecast([replace(JOB, spec=spec)], device="cpu", root=tmp_path)
+    assert here.held == 21 * 3 * 16 * 16
+    (missing,) = forecast([replace(JOB, spec=spec)], device="cpu", root=tmp_path / "nowhere")
+    assert missing.held == 0
 
 
 @pytest.mark.parametrize("workers", [1, 2, 8, 64])

@@ -4,19 +4,31 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import torch
 
 from manyheads.arch.families import vit
+from manyheads.data.resident_images import Resident
 from manyheads.interop.dataset_path import named_dataset
 from manyheads.runs import Run, RunSpec
 from manyheads.spec.errors import UserError
 from manyheads.spec.long_range import ByteText, ListOps, PixelRow, Retrieval
 from manyheads.spec.recipe import Basis, Recipe
 from manyheads.spec.task import Task
-from manyheads.tasks import Glue, Images, LanguageModel, check_data, data_digest, open_task, sample_count
+from manyheads.tasks import (
+    Augment,
+    Glue,
+    Images,
+    LanguageModel,
+    check_data,
+    data_digest,
+    held_bytes,
+    open_task,
+    sample_count,
+)
 from manyheads.train.loop import train
 from manyheads.train.progress import Silent
 from tests.data.written import write_folder, write_image
@@ -116,6 +128,17 @@ def test_what_the_record_decides_has_no_sha256() -> None:
 def test_missing_data_says_where_to_get_it(task: Task, words: str, tmp_path: Path) -> None:
     with pytest.raises(UserError, match=words):
         check_data(task, root=tmp_path)
+
+
+def test_the_images_that_a_run_keeps_on_its_device_are_known_before_it_starts(tmp_path: Path) -> None:
+    write_folder(tmp_path / "colours", train=6, val=1)
+    task = Images("folder:colours", size=16, classes=3)
+    source = open_task(task, torch.device("cpu"), 0, 4, root=tmp_path).source  # type: ignore[attr-defined]
+    assert isinstance(source, Resident)
+    kept = [*(images for images, _ in source.splits.values()), torch.empty(18, 3, 16, 16, dtype=torch.uint8)]
+    assert held_bytes(task, root=tmp_path) == sum(images.numel() for images in kept)
+    crops = replace(task, augment=Augment(resized=(0.3, 1.0)))
+    assert held_bytes(crops, root=tmp_path) == held_bytes(LanguageModel()) == 0  # streamed; text is mapped
 
 
 @pytest.mark.parametrize("task", [Images(), LanguageModel(), ListOps(), ByteText(), PixelRow()])

@@ -39,8 +39,12 @@ CHUNK = 256  # images that are written at a time
 
 def fits(train: Files, test: Files, size: int, device: torch.device) -> bool:
     """Whether the images, at `size` pixels, may stay in the memory of `device`."""
-    count = 3 * size * size * (len(train.labels) + len(test.labels))
-    return count <= min(MOST, _memory(device) // SHARE)
+    return held_size(train, test, size) <= min(MOST, _memory(device) // SHARE)
+
+
+def held_size(train: Pixels | Files, test: Pixels | Files, size: int) -> int:
+    """Bytes of all images, decoded to `size` pixels."""
+    return 3 * size * size * (len(train.labels) + len(test.labels))
 
 
 def writable(root: Path) -> bool:

@@ -11,6 +11,8 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from manyheads.data.decoded_once import SHARE
+
 from .forecast import Forecast
 from .learnt import SPEED
 
@@ -65,7 +67,7 @@ def choose(forecasts: Sequence[Forecast], machine: Machine, threads: int) -> Wor
     """So many runs that the device is full, as far as cores and memory allow."""
     left = [each for each in forecasts if not each.done and not each.job.alone]
     limits = {"cores": max(1, machine.cores // threads), "runs": max(1, len(left))}
-    fits = _fitting([each.memory or 0.0 for each in left], machine)
+    fits = _fitting([(each.memory or 0.0) + _held(each, machine) for each in left], machine)
     if fits is not None:
         limits["memory"] = fits
     words = {
@@ -96,6 +98,11 @@ def _busy(each: Forecast) -> float | None:
         return None
     computing = min(each.seconds, each.flops / (1e12 * SPEED["cuda"]))
     return max(1e-3, computing / (each.seconds + expected_overhead(each, "cuda")))
+
+
+def _held(each: Forecast, machine: Machine) -> float:
+    """Bytes of images that a run keeps on the device, where the device is large enough for them."""
+    return each.held if machine.memory is not None and each.held <= machine.memory / SHARE else 0.0
 
 
 def _fitting(memory: list[float], machine: Machine) -> int | None:

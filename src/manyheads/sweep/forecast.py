@@ -73,7 +73,8 @@ def sharing(workers: int, device: str | None = None, threads: int = 1, *, own: b
 @dataclass(frozen=True)
 class Forecast:
     """What one run would take that has its device to itself. None means unknown: a measurement has no steps, and the
-    steps of an epoch are unknown where its data is missing. `memory` is bytes of tensors, without PyTorch itself.
+    steps of an epoch are unknown where its data is missing. `memory` is bytes of tensors, without PyTorch itself
+    and without `held`, the bytes of images that it keeps on its device where they fit.
     `overhead` are the seconds beside training, where finished runs say them, and `source` where the time is known
     from."""
 
@@ -86,6 +87,7 @@ class Forecast:
     memory: float | None = None
     overhead: float | None = None
     source: str = ""
+    held: int = 0
 
 
 def forecast(
@@ -108,7 +110,11 @@ def forecast(
     kind = _kind(device)
     speed = 1e12 * (tflops or SPEED.get(kind, SPEED["cuda"]) * (threads if kind == "cpu" else 1))
     learnt, done = learn(jobs, device=device, threads=threads, known=known, gpu=gpu)
-    return [_one(job, job.path in done, learnt, kind, speed if tflops else None, threads, root) for job in jobs]
+    given = speed if tflops else None
+    return [
+        replace(_one(job, job.path in done, learnt, kind, given, threads, root), held=_held(job.spec.task, root))
+        for job in jobs
+    ]
 
 
 def learn(
@@ -200,3 +206,12 @@ def _samples(task: Task, batch: int, root: Path | None) -> int | None:
         return tasks.sample_count(task, batch, root=root)
     except UserError:
         return None
+
+
+@lru_cache(maxsize=256)
+def _held(task: Task, root: Path | None) -> int:
+    """Bytes of images that a run keeps on its device where they fit; 0 where the data is missing."""
+    try:
+        return tasks.held_bytes(task, root=root)
+    except UserError:
+        return 0

@@ -11,7 +11,7 @@ from manyheads.spec.text import Glue, LanguageModel, MaskedLanguage
 from . import glue, images, long_range, measured_attention, measurements, points, text  # noqa: F401  # each registers its tasks
 from .measurements import measure
 from .task import Work, check, fit, open_task, remark
-from .task_data import check_data, data_digest, sample_count
+from .task_data import check_data, data_digest, held_bytes, sample_count
 
 __all__ = [
     "TASKS",
@@ -30,6 +30,7 @@ __all__ = [
     "data_digest",
     "fit",
     "from_dict",
+    "held_bytes",
     "measure",
     "open_task",
     "remark",

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from manyheads.data.decoded_once import MOST, content_digest, file_states
+from manyheads.data.decoded_once import MOST, content_digest, file_states, held_size
 from manyheads.data.image_readers import find, read
 from manyheads.data.image_types import Files, Pixels, kept_apart
 from manyheads.data.local_data import data_root
@@ -22,7 +22,7 @@ from manyheads.data.lra.published_sets import find_aan, find_imdb
 from manyheads.data.text.corpora import corpus_folder, find_corpus
 from manyheads.data.text.glue import glue_folder
 from manyheads.data.text.shards import MANIFEST
-from manyheads.spec.datasets import glue_set
+from manyheads.spec.datasets import glue_set, image_set
 from manyheads.spec.images import Images
 from manyheads.spec.long_range import ByteText, PixelRow, Retrieval
 from manyheads.spec.task import Task
@@ -75,6 +75,21 @@ def sample_count(task: Task, batch: int, *, root: Path | None = None) -> int | N
 def _(task: Images, batch: int, *, root: Path | None = None) -> int | None:
     train: Any = read(task.data, data_root(root))[0]  # images in memory or files, which are divided alike
     return len(kept_apart(train, task.limit, task.validation, "Images.validation")[0].labels)
+
+
+@singledispatch
+def held_bytes(task: Task, *, root: Path | None = None) -> int:
+    """Bytes of decoded image files that a run keeps on its device where they fit; 0 where it keeps none."""
+    return 0
+
+
+@held_bytes.register(Images)
+def _(task: Images, *, root: Path | None = None) -> int:
+    if not image_set(task.data).streamed or task.augment.resized is not None:
+        return 0
+    train, test = read(task.data, data_root(root))
+    count = held_size(train, test, task.shape[1])
+    return count if count <= MOST else 0
 
 
 @singledispatch
