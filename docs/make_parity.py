@@ -1,6 +1,6 @@
 """Writes docs/parity.md from the differences that the parity tests measured.
 
-Run `pytest tests/parity`, then `python docs/make_parity.py`."""
+Run `pytest tests/parity -m 'slow or not slow'`, then `python docs/make_parity.py`."""
 
 from __future__ import annotations
 
@@ -23,7 +23,8 @@ def main() -> None:
         "either direction, relative to the largest magnitude (at least 1); the tests require 1e-9. The models are",
         "small, and their parameters are counted from the record.",
         "",
-        f"Measured with torch {rows[0]['torch']} by `pytest tests/parity`; written by `docs/make_parity.py`.",
+        f"Measured with torch {rows[0]['torch']} by `pytest tests/parity -m 'slow or not slow'`; written by",
+        "`docs/make_parity.py`.",
         "",
         "| model | twin | output | gradient | parameters |",
         "|---|---|---|---|---|",
