@@ -182,13 +182,13 @@ class _Pool:
         """Ask every worker to save shortly before the end of the time, and kill those that have not when it is over."""
         if self.limit is None:
             return
-        now, workers = time.monotonic(), list(self.running.values())
+        now = time.monotonic()
         if now >= self.limit.ask and not self.time_up:
-            self.time_up = True
-            for worker in workers:
+            self.time_up = True  # first, so that a worker which begins meanwhile asks itself
+            for worker in list(self.running.values()):
                 worker.stop()
         if now >= self.limit.end:
-            for worker in workers:
+            for worker in list(self.running.values()):
                 worker.kill()
 
     def _left(self, job: Job) -> Outcome:
